@@ -71,6 +71,7 @@ class Driver:
         self._visits, self.clock = Visits(meta), Clock(meta)
         self._resumed_at = 0 if resume_from is None else checkpoint.read_iteration(resume_from)
         self._build(resume_from)
+        metric_rows.restore_answer_counts(self.run.source.worlds, meta.get("answers", ()))
         self.view = RunView(self)  # for callbacks
         self._good_agent = jax.device_get(self.run.agent)  # at the last check of divergence
 
@@ -160,10 +161,9 @@ class Driver:
             return False
         self._stop_diverged()
         meta = {
-            "alive": self.alive.tolist(),
-            "failures": self.failures,
+            **{"alive": self.alive.tolist(), "failures": self.failures, "phase": self.phase},
+            "answers": metric_rows.answer_counts(self.run.source.worlds),
             **self.clock.to_json(),
-            "phase": self.phase,
             "judged": self.evaluation.judged,
             "lap": self._interval.to_json(),
             **self._visits.to_json(),

@@ -1,6 +1,7 @@
 """Answers of a language model that the verifier gave no verdict."""
 
 import io
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,13 @@ from sterling.experience.language.conversation_host import ConversationHost
 from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.language.tokenizer import Tokenizer
 from sterling.report.live.live_progress import Progress
-from sterling.training.evaluation.metric_rows import failure_columns
+from sterling.training.evaluation.metric_rows import (
+    answer_counts,
+    failure_columns,
+    restore_answer_counts,
+)
 from sterling.training.processes.merge_results import _unjudged
+from sterling.training.saving.checkpoint_meta import is_run_meta
 from sterling.types import Generations, Mistake
 
 
@@ -55,3 +61,21 @@ def test_conversation_rollout_stops_if_over_a_tenth_of_recent_answers_have_no_ve
     healthy.note(spoken(*[""] * 5_000))
     with pytest.raises(Mistake, match="of the last 1,000 answers"):
         healthy.note(spoken(*["late"] * 101, ""))
+
+
+def test_checkpoint_keeps_the_counts_of_answers_without_a_verdict():
+    before, after = host_of_answers(), host_of_answers()
+    before.note(spoken("verify returned -1", *[""] * 9, "late"))
+    kept = json.loads(json.dumps(answer_counts([object(), before])))
+    restore_answer_counts([object(), after], kept)
+    assert (
+        after.unjudged_text()
+        == before.unjudged_text()
+        == ("2 of 11, the first: verify returned -1")
+    )
+    meta = {"alive": [True], "failures": {}, "phase": 0, "answers": kept}
+    assert is_run_meta(meta, 1)
+    assert not is_run_meta(meta | {"answers": [kept[0] | {"answers": "2"}]}, 1)
+    restore_answer_counts([after], ())  # an older checkpoint has none
+    with pytest.raises(Mistake, match="15% of the last 20 answers"):  # 2 of them before
+        after.note(spoken("late", *[""] * 8))

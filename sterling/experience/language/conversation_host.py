@@ -73,6 +73,18 @@ class ConversationHost:
             return ""
         return f"{self.unjudged:,} of {self.answers:,}, the first: {self.first_reason}"
 
+    def counts_to_json(self) -> dict[str, Any]:
+        """Return the counts of answers and of those without a verdict, for a checkpoint."""
+        recent = "".join("01"[lost] for lost in self._recent)
+        counts = {"answers": self.answers, "unjudged": self.unjudged, "recent": recent}
+        return {**counts, "first_reason": self.first_reason}
+
+    def restore_counts(self, counts: dict[str, Any]) -> None:
+        """Take the counts that :meth:`counts_to_json` returned."""
+        self.answers, self.unjudged = counts["answers"], counts["unjudged"]
+        self.first_reason = counts["first_reason"]
+        self._recent.extend(lost == "1" for lost in counts["recent"])
+
     def _count(self, spoken: Any) -> None:
         for line in spoken:
             self.answers += 1

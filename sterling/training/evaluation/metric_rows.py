@@ -40,6 +40,18 @@ def unjudged_answers(worlds: Sequence[Any]) -> dict[str, str]:
     return {"without_verdict": told} if told else {}
 
 
+def answer_counts(worlds: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what a checkpoint keeps of the answers in text worlds and of their verdicts."""
+    return [world.counts_to_json() for world in worlds if hasattr(world, "counts_to_json")]
+
+
+def restore_answer_counts(worlds: Sequence[Any], counts: Sequence[dict[str, Any]]) -> None:
+    """Give text worlds the counts of a checkpoint; older checkpoints have none."""
+    counting = [world for world in worlds if hasattr(world, "restore_counts")]
+    for world, own in zip(counting, counts, strict=False):
+        world.restore_counts(own)
+
+
 def evaluation_columns(
     episodes: dict[str, dict[str, np.ndarray]], here: str, alive: Bool[np.ndarray, "seed"]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -103,6 +103,7 @@ def is_run_meta(meta: dict[str, Any], seeds: int) -> bool:
         and isinstance(meta.get("failures"), dict)
         and all(type(each) in (int, float) for each in times)
         and _are_evaluations(meta.get("judged", []), seeds)
+        and _are_answer_counts(meta.get("answers", []))
         and (lap is None or _is_log_interval(lap, seeds))
         and _is_steering(meta.get("steering", {}), seeds)
     )
@@ -137,6 +138,16 @@ def _are_evaluations(judged: Any, seeds: int) -> bool:
     return isinstance(judged, list) and all(
         isinstance(each, dict) and _has_phase(each) and _are_numbers(each.get("return"), seeds)
         for each in judged
+    )
+
+
+def _are_answer_counts(counts: Any) -> bool:
+    """Whether these are counts of answers in text worlds (experience/language/
+    conversation_host.py)."""
+    kinds = {"answers": int, "unjudged": int, "recent": str, "first_reason": str}
+    return isinstance(counts, list) and all(
+        isinstance(each, dict) and all(type(each.get(name)) is kind for name, kind in kinds.items())
+        for each in counts
     )
 
 
