@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
-from test_watch import CONFIG, NAUGHTY, RESULT, ROWS, make_run, row, write_rows
+from watched_run_folders import CONFIG, NAUGHTY, RESULT, ROWS, make_run, row, write_rows
 from webdriver import Browser
 
 from sterling.report.watch.static_page import write_static_page
@@ -114,6 +113,70 @@ def test_the_mean_lies_where_the_axis_says(page):
         at_low + (33.0 - low) / (high - low) * (at_high - at_low), abs=0.2
     )
     assert found["last"][0] == pytest.approx(xs[300.0], abs=0.2)
+
+
+def shown(page, name):
+    """Return the numbers, words and panel of a run's drawing."""
+    return page.run(
+        """
+        const group = document.querySelector(`g[data-run="${arguments[0]}"]`);
+        const panel = group.closest('.panel'), final = group.querySelector('.final');
+        const line = [...panel.querySelectorAll('.legend li')].find((li) => li.textContent.startsWith(arguments[0]));
+        return {title: panel.querySelector('h2').textContent, runs: panel.querySelectorAll('g[data-run]').length,
+          final: final && final.getAttribute('d'), words: line.textContent};""",
+        name,
+    )
+
+
+def test_each_environment_has_a_panel_of_its_own(page, root):
+    make_run(root / "c", [row(100, [-1e6, -2e6, -3e6])], environment="Pendulum-v1")
+    page.wait("document.querySelectorAll('#runs tbody tr').length === 4")
+    page.run("document.getElementById('all').click()")
+    page.wait("document.querySelectorAll('#chart .panel').length === 2")
+    assert (shown(page, "a")["title"], shown(page, "a")["runs"]) == ("CartPole-v1", 3)
+    assert (shown(page, "c")["title"], shown(page, "c")["runs"]) == ("Pendulum-v1", 1)
+    page.run("document.getElementById('none').click()")
+
+
+def test_the_final_evaluation_is_drawn_and_told_beside_the_end_of_the_line(page):
+    page.wait("document.querySelectorAll('#chart g path.mean').length === 3")
+    found = shown(page, "a")
+    assert found["final"]
+    assert "final evaluation 60.00 [40.00, 80.00]; line ends with 33" in found["words"]
+    assert "at 300 steps; 3 seeds" in found["words"]
+    assert shown(page, "b")["final"] is None
+    assert "final" not in shown(page, "b")["words"]
+
+
+def test_slow_runs_have_a_speed(page, root):
+    last = {"step": 0, "update": 4, "time/updates_per_second": 0.055}
+    make_run(root / "slow", [last], steps=0, updates=4)
+    page.wait("document.getElementById('runs').textContent.includes('0.055 updates/s')")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_nothing_is_wider_than_the_screen(page, root, width):
+    long = "a_run_with_a_name_as_long_as_those_of_a_sweep_over_many_settings_and_seeds-lr=0.0003-gamma=0.99"
+    make_run(
+        root / long, ROWS, RESULT, environment="a_module_with_a_long_name:make_an_environment_v3"
+    )
+    page.resize(width)
+    page.wait("document.querySelectorAll('#runs tbody tr').length === 4")
+    page.run("document.getElementById('all').click()")
+    for place, ready in [
+        ("#/", "#chart g path.mean"),
+        (f"#/run/{long}", "#log tbody tr"),
+        ("#/compare", "#differences tbody tr"),
+    ]:
+        go(page, place)
+        page.wait("document.querySelector(arguments[0])", ready)
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), place
+    go(page, "#/")
+    table = (
+        "document.querySelector('.wide').scrollWidth <= document.querySelector('.wide').clientWidth"
+    )
+    assert page.wait(table), "the table of runs is cut"
+    page.resize(1280)
 
 
 def test_a_run_that_is_written_goes_on_without_a_reload_or_a_jump(page, root):

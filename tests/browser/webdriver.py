@@ -51,6 +51,12 @@ class Browser:
             time.sleep(0.1)
         return found
 
+    def resize(self, width, height=900):
+        """Show pages as on a screen of this size, which may be narrower than a window can be."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
+        self._ask("POST", "/goog/cdp/execute", command)
+
     def screenshot(self, path):
         Path(path).write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))
 

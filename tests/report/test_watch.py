@@ -10,6 +10,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from watched_run_folders import NAUGHTY, RESULT, ROWS, make_run, row, write_rows
 
 from sterling import statistics
 from sterling.cli import main
@@ -18,38 +19,6 @@ from sterling.report.watch.run_state import describe_run
 from sterling.report.watch.static_page import write_static_page
 from sterling.report.watch.watch_server import WatchServer
 from sterling.report.watch.watched_runs import WatchedRuns
-
-CONFIG = {
-    **{"algorithm": "ppo", "environment": "CartPole-v1", "steps": 400, "seeds": [0, 1, 2]},
-    **{"config": {"lr": 0.001}, "env_options": {}, "time": "2026-01-02T03:04:05+00:00"},
-}
-NAUGHTY = 'x/<img src=x onerror="alert(1)">'
-
-
-def row(step, returns, **more):
-    made = {"step": step, "steps": 400, "iteration": step // 100, "time/seconds": step / 100}
-    return {**made, "time/steps_per_second": 50.0, "data/return": returns, "failed": [], **more}
-
-
-def write_rows(folder, rows, ending=""):
-    text = "".join(json.dumps(each) + "\n" for each in rows)
-    (folder / "metrics.jsonl").write_text(text + ending)
-
-
-def make_run(folder, rows, result=None, **config):
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG | config))
-    write_rows(folder, rows)
-    if result is not None:
-        (folder / "result.json").write_text(json.dumps(result))
-    return folder
-
-
-ROWS = [row(100, [10.0, 20.0, None]), row(200, [30.0, None, 5.0]), row(300, [50.0, 40.0, 9.0])]
-FINAL = {"per_seed": [60.0, 50.0, 70.0], "estimate": 60.0, "low": 40.0, "high": 80.0, "n": 3,
-         "method": "t", "level": 0.95}  # fmt: skip
-RESULT = {"algorithm": "ppo", "environment": "CartPole-v1", "steps": 400, "seeds": [0, 1, 2],
-          "final": {"return": FINAL}, "failed_seeds": [], "wall_seconds": 9.0}  # fmt: skip
 
 
 @pytest.fixture
@@ -124,8 +93,9 @@ def test_watch_page_run_state_has_progress_return_and_speed(root):
     assert (done["progress"], done["budget"], done["unit"]) == (400, 400, "steps")
     assert done["return"]["value"] == 60.0
     assert done["return"]["from"] == "final evaluation"
-    assert going["return"]["value"] == 17.5  # of the seeds with an episode in the latest row
-    assert going["speed"] == 50.0
+    assert going["return"]["value"] == pytest.approx(55 / 3)  # of each seed's latest episodes
+    assert going["return"]["from"] == "training episodes at step 200"
+    assert (going["speed"], going["speed_unit"]) == (50.0, "steps")
     assert going["problems"] == []
 
 
@@ -154,7 +124,7 @@ def test_watch_page_points_hold_seed_values_and_mean_interval(root):
     made = runs.points("a", "data/return", -1, 0)
     assert made["x"] == [100, 200, 300, 400]
     assert made["seeds"][1] == [20.0, None, 40.0, None]
-    held = np.array([[30.0, 50.0, 60.0], [20.0, 40.0, 40.0], [5.0, 9.0, 8.0]])
+    held = np.array([[30.0, 50.0, 60.0], [30.0, 40.0, 40.0], [5.0, 9.0, 8.0]])
     expected = statistics.curve(held, within=(0.0, 500.0))
     assert made["mean"] == [None, *np.round(held.mean(0), 4)]
     np.testing.assert_allclose(made["low"][1:], expected.low, rtol=1e-5)
@@ -167,8 +137,13 @@ def test_watch_page_sends_only_new_points_until_a_rewrite(root):
     runs.summaries()
     first = runs.points("study/b", "data/return", -1, 0)
     write_rows(root / "study" / "b", ROWS)
-    more = runs.points("study/b", "data/return", first["generation"], first["rows"])
-    assert (more["after"], more["x"], more["mean"]) == (2, [300], [33.0])
+    assert (first["changes_from"], first["mean"]) == (
+        1,
+        [None, 18.3333],
+    )  # seed 1 has one value only
+    more = runs.points("study/b", "data/return", first["generation"], first["changes_from"])
+    assert (more["after"], more["kept"], more["changes_from"]) == (1, 1, 3)
+    assert (more["x"], more["mean"]) == ([200, 300], [21.6667, 33.0])
     write_rows(root / "study" / "b", [row(100, [1.0, 1.0, 1.0])])
     anew = runs.points("study/b", "data/return", more["generation"], more["rows"])
     assert (anew["generation"], anew["after"], anew["x"]) == (1, 0, [100])
@@ -178,7 +153,7 @@ def test_watch_page_mean_excludes_failed_seeds(tmp_path):
     make_run(tmp_path / "runs" / "c", [*ROWS, row(400, [70.0, None, 30.0], failed=[1])])
     runs = WatchedRuns(tmp_path / "runs")
     runs.summaries()
-    assert runs.points("c", "data/return", -1, 0)["mean"] == [None, 18.3333, 33.0, 50.0]
+    assert runs.points("c", "data/return", -1, 0)["mean"] == [None, 21.6667, 33.0, 50.0]
 
 
 def test_the_page_and_its_data_are_served(server):

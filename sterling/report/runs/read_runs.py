@@ -19,6 +19,7 @@ from sterling.report.live.metric_sinks import read_metrics as read_rows
 from sterling.report.runs.checked_run_files import check_run, read_json
 from sterling.report.runs.early_stops import early_stop_text
 from sterling.report.runs.read_return_bounds import return_limits
+from sterling.report.runs.run_folders import is_run_folder
 from sterling.statistics.scores import run_folder_scores
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.types import Mistake
@@ -144,8 +145,7 @@ def curves_from_rows(
     seeds = seeds or list(range(len(values)))
     failed: dict[int, float] = {}
     for row in rows:
-        for seed in row.get("failed", []):
-            failed.setdefault(seed, float(place(row)))
+        failed = {seed: float(place(row)) for seed in row.get("failed", [])} | failed
     for seed, step in failed.items():
         values[seeds.index(seed), steps > step] = np.nan
     unit = "updates" if by_updates else "steps"
@@ -165,12 +165,12 @@ def _find_run_folders(folder: Path) -> list[tuple[Path, str | None]]:
 
     Of a study (``compare --until-decided``) those of every look, labelled by contender.
     """
-    if (folder / "config.json").exists():
+    if is_run_folder(folder):
         return [(folder, None)]
     if (folder / "question.json").exists():
-        files = sorted(folder.glob("*/*/config.json"))
-        return [(file.parent, file.parents[1].name) for file in files]
-    return [(file.parent, None) for file in sorted(folder.glob("*/config.json"))]
+        looks = sorted(folder.glob("*/*/"))
+        return [(each, each.parent.name) for each in looks if is_run_folder(each)]
+    return [(each, None) for each in sorted(folder.iterdir()) if is_run_folder(each)]
 
 
 def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) -> RunResult:

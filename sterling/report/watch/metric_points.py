@@ -18,26 +18,49 @@ Row = dict[str, Any]
 def column_points(
     rows: list[Row], column: str, after: int, seeds: list[int], within: Bounds | None
 ) -> dict[str, Any]:
-    """Return the points of a column in the rows from ``after`` on: ``x`` (steps or updates),
-    ``seconds``, ``seeds`` (a list per seed), ``mean``, ``low`` and ``high``.
+    """Return the points of a column: ``x`` (steps or updates), ``seconds``, ``seeds`` (a list per
+    seed), ``mean``, ``low`` and ``high``, from row ``after`` on.
 
-    In the mean a seed without a value in a row counts with its latest one before; seeds that have
-    failed are left out. There is no mean before every seed has a value. ``seeds``: the run's
-    seeds. ``within``: bounds of the values, if known.
+    In the mean a seed without a value in a row counts as in ``curve.png``: on the line between its
+    values before and after the row; after its latest value, as that one. Seeds that have failed are
+    left out. There is no mean before every seed has a value. ``kept``: the number of points before
+    row ``after``; ``changes_from``: the row from which on later rows of the log may change the mean.
+    ``seeds``: the run's seeds. ``within``: bounds of the values, if known.
     """
     values, places = _column_values(rows, column)
     new = places >= after
     alive = ~_failed_seeds(rows, places, values.shape[0], seeds)
-    held = _carried_forward(np.where(alive, values, np.nan))[:, new]
-    mean, low, high = _intervals(held, alive[:, new], within)
+    known = np.where(alive, values, np.nan)
+    x = np.array([math.nan if (at := _place(rows[row])) is None else at for row in places])
+    mean, low, high = _intervals(_interpolated(x, known)[:, new], alive[:, new], within)
     return {
+        "kept": int((~new).sum()),
+        "changes_from": _first_changing_row(known, alive, places),
         "x": [_place(rows[at]) for at in places[new]],
         "seconds": [rows[at].get("time/seconds") for at in places[new]],
-        "seeds": [_plain(row) for row in np.where(alive, values, np.nan)[:, new]],
+        "seeds": [_plain(row) for row in known[:, new]],
         "mean": _plain(mean),
         "low": _plain(low),
         "high": _plain(high),
     }
+
+
+def latest_values(rows: list[Row], column: str, seeds: list[int]) -> tuple[list[float], int | None]:
+    """Return the latest value of every seed that has one and did not fail, and the place (steps or
+    updates) of the newest of them; None if there are none."""
+    last = rows[-1].get("failed") if rows else None
+    failed = set(last) if isinstance(last, list) else set()
+    latest: dict[int, float] = {}
+    newest = None
+    for row in reversed(rows):
+        values = row.get(column)
+        for at, value in enumerate(values) if isinstance(values, list) else ():
+            seed = seeds[at] if at < len(seeds) else at
+            if math.isfinite(_number(value)) and seed not in failed and at not in latest:
+                latest[at], newest = _number(value), newest or row
+        if len(latest) >= len(seeds) - len(failed) and newest is not None:
+            break
+    return [latest[at] for at in sorted(latest)], None if newest is None else _place(newest)
 
 
 def _intervals(
@@ -91,10 +114,29 @@ def _number(value: Any) -> float:
     return float(value) if type(value) in (int, float) else math.nan
 
 
-def _carried_forward(values: Float[np.ndarray, "seed row"]) -> Float[np.ndarray, "seed row"]:
-    """Return the values with each NaN replaced by the seed's latest value before it."""
-    at = np.where(np.isfinite(values), np.arange(values.shape[1]), 0)
-    return np.take_along_axis(values, np.maximum.accumulate(at, axis=1), axis=1)
+def _interpolated(
+    x: Float[np.ndarray, "row"], values: Float[np.ndarray, "seed row"]
+) -> Float[np.ndarray, "seed row"]:
+    """Return the values with each NaN on the line between the seed's values around it; after its
+    last value, as that one. Rows count as equally far apart where ``x`` does not rise with them."""
+    made = values.copy()
+    x = x if (np.diff(x) > 0).all() else np.arange(x.size, dtype=np.float64)
+    for seed, own in enumerate(values):
+        known = np.isfinite(own)
+        if known.any():
+            made[seed] = np.interp(x, x[known], own[known], left=np.nan)
+    return made
+
+
+def _first_changing_row(
+    known: Float[np.ndarray, "seed row"],
+    alive: Bool[np.ndarray, "seed row"],
+    places: Int[np.ndarray, "row"],
+) -> int:
+    """Return the row after the last one in which each seed has a value now or later."""
+    here = np.isfinite(known)
+    lasts = [places[own][-1] if own.any() else -1 for own in here[alive[:, -1:].any(1)]]
+    return int(min(lasts, default=-1)) + 1
 
 
 def _place(row: dict[str, Any]) -> int | None:

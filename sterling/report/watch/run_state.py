@@ -12,6 +12,7 @@ from typing import Any
 
 from sterling.lookup.user_imports import short_name
 from sterling.report.runs.read_return_bounds import return_limits
+from sterling.report.watch.metric_points import latest_values
 from sterling.report.watch.metrics_tail import MetricsTail
 from sterling.statistics import Headline, headline
 from sterling.statistics.scores.run_folder_scores import metric_column, row_progress
@@ -20,6 +21,7 @@ from sterling.system.mistake import Mistake
 
 RECENT_SECONDS = 300.0  # a run of another machine that wrote within this time counts as running
 SYSTEM_LOCKS = Path("/proc/locks")
+NO_PLACE = "a dataset alone"
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
@@ -33,9 +35,11 @@ def describe(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a run's description as plain values, from its folder and the rows of its log.
 
     ``state``: "running", "finished", "stopped" or "failed" (every seed failed). ``progress`` and
-    ``budget`` count ``unit`` per seed. ``return``: the final one, else the log's latest, with
-    "text", "value", "low" and "high"; None if there is none. ``started`` and ``changed``: seconds
-    since 1970. Damaged files count as missing and are named in ``problems``.
+    ``budget`` count ``unit`` per seed. ``return``: the final one, else that of the seeds' latest
+    values in the log, with "text", "value", "low", "high" and where it is "from"; None if there is
+    none. ``finals``: the final evaluation's metrics in the same form. ``place``: the environment as
+    it was given, or the dataset. ``seconds``: the run's length so far. ``started`` and ``changed``:
+    seconds since 1970. Damaged files count as missing and are named in ``problems``.
     """
     problems: list[str] = []
     config = _read(folder / "config.json", problems)
@@ -47,17 +51,24 @@ def describe(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     budget += sum(_count(each.get(kind)) for each in phases for kind in ("steps", "updates"))
     failed = _list(result.get("failed_seeds")) or _list(last.get("failed"))
     progress = _progress(result, last)
+    finals, shown = _finals(result, problems), _latest_return(config, result, rows, problems)
+    speed, speed_unit = _speed(result, last, unit)
+    place = _place(config)
     return {
         "algorithm": short_name(str(config.get("algorithm", "?"))),
-        "environment": short_name(str(config.get("environment") or "a dataset alone")),
+        "environment": short_name(place),
+        "place": place,
         "seeds": seeds,
         "failed": [seed for seed in failed if isinstance(seed, int)],
         "state": _state(folder, result, bool(seeds) and len(failed) >= len(seeds)),
         "progress": progress,
         "budget": max(budget, progress),
         "unit": unit,
-        "return": _shown_return(config, result, rows, problems),
-        "speed": _speed(result, last),
+        "return": finals.get("return") or shown,
+        "finals": finals,
+        "speed": speed,
+        "speed_unit": speed_unit,
+        "seconds": result.get("wall_seconds", last.get("time/seconds")),
         "started": _started(config),
         "changed": _changed(folder),
         "problems": problems,
@@ -129,33 +140,48 @@ def _progress(result: dict[str, Any], last: dict[str, Any]) -> int:
         return 0
 
 
-def _shown_return(
+def _place(config: dict[str, Any]) -> str:
+    """Return the environment as it was given, or the dataset where there is none."""
+    data = config.get("data")
+    path = data.get("path") if isinstance(data, dict) else None
+    return str(config.get("environment") or (f"dataset {Path(path).name}" if path else NO_PLACE))
+
+
+def _finals(result: dict[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the metrics of the final evaluation, by name."""
+    made = {}
+    for name, final in _object(result.get("final")).items():
+        try:
+            made[name] = _headline_json(Headline.from_json(final), "final evaluation")
+        except (Mistake, KeyError, TypeError, ValueError, AttributeError):
+            problems.append(f"its final {name} could not be read")
+    return made
+
+
+def _latest_return(
     config: dict[str, Any],
     result: dict[str, Any],
     rows: list[dict[str, Any]],
     problems: list[str],
 ) -> dict[str, Any] | None:
-    """Return the final return, else the latest of the log, as text and numbers."""
+    """Return the return of the seeds' latest values in the log."""
+    column, seeds = metric_column(rows, "return"), stored_seeds(config)
     try:
-        final = (result.get("final") or {}).get("return")
-        if final:
-            return _headline_json(Headline.from_json(final), "final evaluation")
-        column = metric_column(rows, "return")
-        latest = next((row[column] for row in reversed(rows) if _has_value(row.get(column))), None)
-        if latest is None:
+        latest, at = latest_values(rows, column, seeds)
+        if not latest:
             return None
-        failed = {*rows[-1].get("failed", [])}
-        seeds = stored_seeds(config) or list(range(len(latest)))
-        known = [x for seed, x in zip(seeds, latest, strict=True) if seed not in failed]
-        made = headline([x for x in known if x is not None], within=return_limits(config, result))
-        return _headline_json(made, "evaluation" if column[:4] == "eval" else "training episodes")
+        made = headline(latest, within=return_limits(config, result))
     except (Mistake, KeyError, TypeError, ValueError, AttributeError):
         problems.append("its return could not be read")
         return None
+    kind = "evaluation" if column.startswith("evaluation") else "training episodes"
+    some = f", {len(latest)} of {len(seeds)} seeds" if len(latest) < len(seeds) else ""
+    unit = "update" if "update" in rows[-1] else "step"
+    return _headline_json(made, f"{kind} at {unit} {at or 0:,}{some}")
 
 
-def _has_value(values: Any) -> bool:
-    return isinstance(values, list) and any(x is not None for x in values)
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _headline_json(made: Headline, source: str) -> dict[str, Any]:
@@ -165,12 +191,13 @@ def _headline_json(made: Headline, source: str) -> dict[str, Any]:
     return {"text": str(made), "value": one.value, "low": one.low, "high": one.high, "from": source}
 
 
-def _speed(result: dict[str, Any], last: dict[str, Any]) -> float | None:
-    for kind in ("steps_per_second", "updates_per_second"):
-        for value in (result.get(kind), last.get(f"time/{kind}")):
+def _speed(result: dict[str, Any], last: dict[str, Any], unit: str) -> tuple[float | None, str]:
+    """Return the run's speed and what is counted per second: ``unit``, if that was measured."""
+    for kind in (unit, "steps", "updates"):
+        for value in (result.get(f"{kind}_per_second"), last.get(f"time/{kind}_per_second")):
             if isinstance(value, int | float):
-                return float(value)
-    return None
+                return float(value), kind
+    return None, unit
 
 
 def _started(config: dict[str, Any]) -> float | None:

@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.runs.read_return_bounds import return_limits
+from sterling.report.runs.run_folders import is_run_folder
 from sterling.report.watch.metric_points import column_points
 from sterling.report.watch.metrics_tail import MetricsTail
-from sterling.report.watch.run_facts import episodes_text, flat_settings, run_warnings
+from sterling.report.watch.run_facts import (
+    episodes_text,
+    flat_settings,
+    panel_names,
+    run_warnings,
+)
 from sterling.report.watch.run_state import describe, stored_seeds
 from sterling.statistics.scores.run_folder_scores import metric_column
 from sterling.system.mistake import Mistake
@@ -65,9 +71,8 @@ class WatchedRun:
         """Return a column's points from row ``after`` on, or from the first if the log was
         rewritten since ``generation``.
 
-        ``rows``: the number of rows read; ``x`` (steps or updates), ``seconds``, ``mean``, ``low``,
-        ``high`` and ``seeds`` (a list per seed) are as long as rows with the column. A seed without
-        a value in a row keeps its latest one in the mean; failed seeds are left out of it.
+        ``rows``: the number of rows read; the others as :func:`column_points` returns them. The
+        next call asks from its ``changes_from`` on; these points replace those from ``kept`` on.
         """
         self.tail.poll()
         rows = self.tail.rows
@@ -124,7 +129,8 @@ class WatchedRuns:
         """Return the rows of all runs, by name; runs that are new since the last call included."""
         with self._lock:
             self._find_runs()
-            return [run.summary() for run in self._runs.values()]
+            made = [run.summary() for run in self._runs.values()]
+        return [one | {"panel": name} for one, name in zip(made, panel_names(made), strict=True)]
 
     def points(self, name: str, column: str, generation: int, after: int) -> dict[str, Any]:
         """Return new points of a run's column; see :meth:`WatchedRun.points`."""
@@ -172,9 +178,9 @@ def find_run_folders(root: Path) -> dict[str, Path]:
     for place, folders, files in os.walk(root):
         path = Path(place)
         depth = len(path.relative_to(root).parts)
-        if "config.json" in files:
+        is_run = "config.json" in files and is_run_folder(path)
+        if is_run:
             found[str(path.relative_to(root)) if depth else root.name] = path
-        is_run = "config.json" in files
         folders[:] = [] if is_run or depth >= MAX_DEPTH else sorted(
             name for name in folders if name not in NOT_SEARCHED and not name.startswith(".")
         )  # fmt: skip

@@ -15,7 +15,7 @@ let view = null; // {route, update()}
 const live = {
   async runs() { return fetchJson("api/runs"); },
   async points(run, column, old) {
-    const asked = new URLSearchParams({ run: run.name, column, generation: old ? old.generation : -1, after: old ? old.rows : 0 });
+    const asked = new URLSearchParams({ run: run.name, column, generation: old ? old.generation : -1, after: old ? old.changes_from : 0 });
     return fetchJson(`api/points?${asked}`);
   },
   async details(run) { return fetchJson(`api/details?${new URLSearchParams({ run: run.name })}`); },
@@ -25,7 +25,7 @@ const live = {
 
 const stored = {
   async runs() { return window.sterlingData.runs; },
-  async points(run, column) { return (await this.load(run)).points[column] || { generation: 0, after: 0, rows: 0, x: [], seconds: [], seeds: [], mean: [], low: [], high: [] }; },
+  async points(run, column) { return (await this.load(run)).points[column] || { generation: 0, after: 0, kept: 0, changes_from: 0, rows: 0, x: [], seconds: [], seeds: [], mean: [], low: [], high: [] }; },
   async details(run) { return (await this.load(run)).details; },
   async compare() { return window.sterlingData.runs.compare; },
   file(run, name) { return `files/${this.number(run)}/${encodeURIComponent(name)}`; },
@@ -58,10 +58,11 @@ async function pointsOf(run, column) {
   if (old && old.generation === run.generation && old.rows >= run.rows) return old;
   const more = await source.points(run, column, old);
   const names = ["x", "seconds", "mean", "low", "high"];
-  const goesOn = old && more.generation === old.generation && more.after === old.rows && more.after > 0;
-  const whole = { generation: more.generation, rows: more.rows };
-  for (const name of names) whole[name] = goesOn ? old[name].concat(more[name]) : more[name];
-  whole.seeds = goesOn && old.seeds.length ? old.seeds.map((seed, i) => seed.concat(more.seeds[i] || [])) : more.seeds;
+  const goesOn = old && more.generation === old.generation && more.after === old.changes_from && more.after > 0;
+  const joined = (before, after) => before.slice(0, more.kept).concat(after || []);
+  const whole = { generation: more.generation, rows: more.rows, changes_from: more.changes_from };
+  for (const name of names) whole[name] = goesOn ? joined(old[name], more[name]) : more[name];
+  whole.seeds = goesOn && old.seeds.length ? old.seeds.map((seed, i) => joined(seed, more.seeds[i])) : more.seeds;
   cache.set(key, whole);
   return whole;
 }
@@ -96,8 +97,15 @@ function grouped(number) {
   return number === null || number === undefined ? "-" : Math.round(number).toLocaleString("en-US");
 }
 
-function returnText(run) {
-  return run.return ? run.return.text : "-";
+// Slow runs too have a speed: 0.055, 9.4, 4,447.
+function speedText(run) {
+  if (!run.speed) return "-";
+  return `${run.speed >= 100 ? grouped(run.speed) : Number(run.speed.toPrecision(2))} ${run.speed_unit}/s`;
+}
+
+// The final evaluation's value of a metric; null if there is none.
+function finalOf(run, metric) {
+  return run.finals[metric.replace(/^(evaluation|data)\//, "")] || null;
 }
 
 function valueText(value) {
@@ -158,6 +166,10 @@ function xLabel(runs) {
 
 // --- a chart with its tools -------------------------------------------------------------------
 
+function placeText(one, at) {
+  return state.x === "seconds" ? `${shortNumber(one.x[at])} s` : `${grouped(one.x[at])} ${one.unit}`;
+}
+
 class ChartPanel {
   constructor(runsOf) {
     this.runsOf = runsOf;
@@ -166,8 +178,7 @@ class ChartPanel {
       el("option", { value: "progress" }, "steps"), el("option", { value: "seconds" }, "time"));
     this.each = el("input", { type: "checkbox", id: "each", checked: state.eachSeed, onchange: () => { state.eachSeed = this.each.checked; this.update(); } });
     this.tools = [el("label", {}, "metric ", this.metric), el("label", {}, "over ", this.x), el("label", {}, this.each, " each seed")];
-    this.host = el("div", { className: "chart", id: "chart" });
-    this.legend = el("ul", { className: "legend" });
+    this.host = el("div", { className: "panels", id: "chart" });
     this.x.value = state.x;
     this.drawn = "";
     this.turn = 0;
@@ -183,24 +194,50 @@ class ChartPanel {
     const turn = ++this.turn;
     const found = await Promise.all(runs.map((run) => pointsOf(run, state.metric).catch(() => null)));
     if (turn !== this.turn) return; // a later call has drawn already
-    const series = runs.map((run, i) => found[i] && { name: run.name, colour: colourOf(run) === "transparent" ? "var(--c0)" : colourOf(run),
-      ...found[i], x: found[i][state.x === "seconds" ? "seconds" : "x"] }).filter(Boolean);
-    const mark = JSON.stringify([series.map((one) => [one.name, one.rows, one.generation, one.colour]), state.metric, state.x, state.eachSeed, this.host.clientWidth]);
+    const series = runs.map((run, i) => found[i] && this.series(run, found[i])).filter(Boolean);
+    const mark = JSON.stringify([series.map((one) => [one.name, one.rows, one.generation, one.colour, one.panel, one.final]), state.metric, state.x, state.eachSeed, this.host.clientWidth]);
     if (mark === this.drawn && !force) return;
     this.drawn = mark;
-    drawChart(this.host, series, { xLabel: xLabel(runs), yLabel: state.metric || "metric", eachSeed: state.eachSeed });
-    this.legend.replaceChildren(...series.map((one) => this.entry(one)));
+    this.draw(runs, series);
   }
 
-  entry(one) {
-    const at = one.mean.findLastIndex((y) => y !== null);
-    const ends = at < 0 || one.low[at] === null ? "" : ` [${shortNumber(one.low[at])}, ${shortNumber(one.high[at])}]`;
-    const value = at < 0 ? "no mean yet" : `${shortNumber(one.mean[at])}${ends}`;
+  series(run, points) {
+    const final = finalOf(run, state.metric);
+    return { name: run.name, panel: run.panel, unit: run.unit, colour: colourOf(run) === "transparent" ? "var(--c0)" : colourOf(run),
+      ...points, x: points[state.x === "seconds" ? "seconds" : "x"],
+      final: final && { ...final, x: state.x === "seconds" ? run.seconds : run.progress } };
+  }
+
+  // One panel for each environment: returns of different environments have no axis in common.
+  draw(runs, series) {
+    const names = [...new Set(series.map((one) => one.panel))];
+    const panels = (names.length ? names : [""]).map((name) => {
+      const title = el("h2", {}, name), host = el("div", { className: "chart" }), legend = el("ul", { className: "legend" });
+      return { name, host, legend, box: el("section", { className: "panel" }, title, host, legend) };
+    });
+    this.host.replaceChildren(...panels.map((panel) => panel.box));
+    for (const panel of panels) {
+      const own = series.filter((one) => one.panel === panel.name);
+      const label = xLabel(runs.filter((run) => run.panel === panel.name));
+      const cut = drawChart(panel.host, own, { xLabel: label, yLabel: state.metric || "metric", eachSeed: state.eachSeed });
+      panel.legend.replaceChildren(...own.map((one) => this.entry(one, cut.has(one.name))));
+    }
+  }
+
+  // What the diamond and the end of the line show: they are different evaluations.
+  entry(one, isCut) {
     const mark = el("span", { className: "swatch" });
     mark.style.background = one.colour;
+    const words = [];
+    if (one.final) words.push(`\u25c6 final evaluation ${one.final.text}`);
+    const at = one.mean.findLastIndex((y) => y !== null);
+    if (at >= 0) words.push(`line ends with ${intervalText(one, at)} at ${placeText(one, at)}`);
+    else if (!one.final) words.push("no mean yet");
     const seeds = one.seeds.length;
+    if (seeds) words.push(`${seeds} seed${seeds === 1 ? "" : "s"}`);
+    if (isCut) words.push("its interval goes beyond the picture");
     return el("li", {}, mark, el("a", { href: `#/run/${encodeURIComponent(one.name)}` }, one.name),
-      el("span", { className: "faint" }, `  ${value}, ${seeds} seed${seeds === 1 ? "" : "s"}`));
+      el("span", { className: "faint" }, ` ${words.join("; ")}`));
   }
 }
 
@@ -232,7 +269,7 @@ class TableView {
     this.lines = new Map();
     this.count = el("span", { className: "faint", id: "count" });
     main.replaceChildren(
-      el("div", { className: "tools" }, ...this.panel.tools), this.panel.host, this.panel.legend,
+      el("div", { className: "tools" }, ...this.panel.tools), this.panel.host,
       el("div", { className: "tools" }, this.filter, all, none, this.compare, this.count),
       el("div", { className: "wide" }, el("table", { id: "runs" }, el("thead", {}, el("tr", {}, el("th"), ...this.heads)), this.body)));
   }
@@ -287,6 +324,8 @@ class TableView {
     cells[0].append(mark, el("a", { href: `#/run/${encodeURIComponent(run.name)}` }, run.name));
     const fillBar = el("i"), words = el("span");
     cells[4].append(el("span", { className: "bar" }, fillBar), words);
+    const returned = el("span"), origin = el("span", { className: "origin" });
+    cells[5].append(returned, origin);
     const stateWord = el("span");
     cells[7].append(stateWord);
     const fill = (now) => {
@@ -296,9 +335,9 @@ class TableView {
       setText(cells[3], now.failed.length ? `${now.seeds.length} (${now.failed.length} failed)` : String(now.seeds.length));
       fillBar.style.width = `${100 * Math.min(1, now.progress / Math.max(now.budget, 1))}%`;
       setText(words, `${grouped(now.progress)} / ${grouped(now.budget)} ${now.unit}`);
-      setText(cells[5], returnText(now));
-      cells[5].title = now.return ? now.return.from : "";
-      setText(cells[6], now.speed ? `${grouped(now.speed)}/s` : "-");
+      setText(returned, now.return ? now.return.text : "-");
+      setText(origin, now.return ? now.return.from : "");
+      setText(cells[6], speedText(now));
       setText(stateWord, now.state);
       stateWord.className = `state ${now.state}`;
       setText(cells[8], ago(now.started));
@@ -323,7 +362,7 @@ class RunView {
     this.about = el("dl", { className: "facts" });
     this.read = "";
     main.replaceChildren(el("h1", {}, name), this.facts, this.warnings,
-      el("div", { className: "tools" }, ...this.panel.tools), this.panel.host, this.panel.legend,
+      el("div", { className: "tools" }, ...this.panel.tools), this.panel.host,
       el("h2", {}, "Films and pictures"), this.media,
       el("h2", {}, "Episodes of the last evaluation"), this.episodes, el("p", { className: "faint" }, this.command),
       el("h2", {}, "Settings"), el("div", { className: "wide" }, el("table", { className: "plain", id: "settings" }, this.settings)),
@@ -341,7 +380,7 @@ class RunView {
       ["seeds", run.seeds.join(", ") + (run.failed.length ? ` (failed: ${run.failed.join(", ")})` : "")],
       ["progress", `${grouped(run.progress)} of ${grouped(run.budget)} ${run.unit} per seed`],
       ["return", run.return ? `${run.return.text} (${run.return.from})` : "-"],
-      ["speed", run.speed ? `${grouped(run.speed)} ${run.unit}/s` : "-"], ["began", ago(run.started)], ["last written", ago(run.changed)]];
+      ["speed", speedText(run)], ["began", ago(run.started)], ["last written", ago(run.changed)]];
     fillFacts(this.facts, facts);
     this.facts.children[1].className = `state ${run.state}`;
     this.panel.update(force);
@@ -370,11 +409,16 @@ class RunView {
     const rows = Object.entries(found.settings).map(([name, value]) => el("tr", {}, el("td", {}, name), el("td", { className: "wrap" }, valueText(value))));
     this.settings.replaceChildren(...rows);
     const names = [...new Set(found.log.flatMap((row) => Object.keys(row)))];
-    const head = el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { className: "n" }, name))));
+    const head = el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { className: "n" }, ...breakable(name)))));
     const lines = [...found.log].reverse().map((row) => el("tr", {}, ...names.map((name) => el("td", { className: "n" }, averageText(row[name])))));
     this.log.replaceChildren(head, el("tbody", {}, ...lines));
     fillFacts(this.about, Object.entries(found.about).map(([name, value]) => [name, valueText(value)]));
   }
+}
+
+// A metric's name that may continue on a new line after each slash or underscore.
+function breakable(name) {
+  return name.split(/(?<=[/_])/).flatMap((part) => [part, el("wbr")]);
 }
 
 function figure(name, inside) {
@@ -398,7 +442,7 @@ class CompareView {
     this.verdict = el("div");
     this.ask = el("button", { type: "button", id: "verdict", onclick: () => this.askVerdict() }, "compare their results");
     const word = isStatic ? "What `sterling compare` said about all runs of this page when it was written." : "What `sterling compare` says about the ticked runs.";
-    main.replaceChildren(el("h1", {}, "Comparison"), el("div", { className: "tools" }, ...this.panel.tools), this.panel.host, this.panel.legend,
+    main.replaceChildren(el("h1", {}, "Comparison"), el("div", { className: "tools" }, ...this.panel.tools), this.panel.host,
       el("h2", {}, "Results"), el("p", { className: "faint" }, word), this.ask, this.verdict,
       el("h2", {}, "Settings that differ"), el("div", { className: "tools" }, el("label", {}, this.every, " show equal settings too")),
       el("div", { className: "wide" }, this.table));
