@@ -24,7 +24,7 @@ def column_points(
     In the mean a seed without a value in a row counts as in ``curve.png``: on the line between its
     values before and after the row; after its latest value, as that one. Seeds that have failed are
     left out. There is no mean before every seed has a value. ``kept``: the number of points before
-    row ``after``; ``changes_from``: the row from which on later rows of the log may change the mean.
+    row ``after``; ``changes_from``: later rows of the log may change the mean from this row on.
     ``seeds``: the run's seeds. ``within``: bounds of the values, if known.
     """
     values, places = _column_values(rows, column)
