@@ -5,14 +5,23 @@ renderer finds none, the line that says so is expected.
 """
 
 import os
+import pathlib
 import subprocess
 import sys
 
+import envpool
 import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 import pytest
 
+from sterling.envs.compiled import envpool_env
+from sterling.report.pictures import policy_video
+from sterling.report.pictures.envpool_camera import (
+    endless_floors,
+    extend_built_floors,
+    frame_rate,
+)
 from sterling.report.pictures.policy_video import record_film
 from sterling.types import Mistake
 
@@ -66,6 +75,51 @@ def test_film_of_mujoco_through_envpool(tmp_path, monkeypatch):
     film()
     assert pictures(path)[0].shape == (480, 480, 3)
     assert movement(path) > 1.0
+
+
+def test_floors_of_films_have_no_end_and_change_nothing_else():
+    def play():
+        pool = envpool.make_gymnasium("HalfCheetah-v5", num_envs=1, seed=3)
+        pool.reset()
+        actions = np.random.default_rng(0).uniform(-1, 1, (20, 1, 6))
+        return np.stack([pool.step(each)[0] for each in actions])
+
+    base = envpool_env.task_defaults("HalfCheetah-v5")["base_path"]
+    with endless_floors("HalfCheetah-v5"):
+        folder = pathlib.Path(envpool_env.task_defaults("HalfCheetah-v5")["base_path"])
+        model = (folder / "mujoco/assets_gym/half_cheetah_envpool.xml").read_text()
+        table = (folder / "mujoco/assets_gym/pusher_envpool.xml").read_text()
+        endless = play()
+    assert 'size="0 0 40.0"' in model
+    assert 'texrepeat="1.5 1.5"' in model  # 60 squares on 2 x 40 m
+    assert 'size="1 1 0.1"' in table
+    np.testing.assert_array_equal(endless, play())
+    assert envpool_env.task_defaults("HalfCheetah-v5")["base_path"] == base
+    assert not folder.exists()
+
+
+def test_floors_of_gymnasium_models_have_no_end():
+    pytest.importorskip("mujoco")
+    made = gymnasium.make("HalfCheetah-v5")
+    extend_built_floors(made)
+    model = made.unwrapped.model
+    assert model.geom_size[0].tolist() == [0.0, 0.0, 40.0]
+    assert model.mat_texrepeat[model.geom_matid[0]].tolist() == [1.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rate"),
+    [("HalfCheetah-v5", {}, 20), ("HalfCheetah-v5", {"frame_skip": 10}, 10), ("Hopper-v4", {}, 125),
+     ("Pong-v5", {}, 15), ("CartPole-v1", {}, 50), ("CheetahRun-v1", {}, 30)],
+)  # fmt: skip
+def test_film_has_the_frame_rate_of_its_environment(name, options, rate):
+    assert frame_rate(name, options) == pytest.approx(rate)
+
+
+def test_film_says_how_long_it_takes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(policy_video, "SILENT_SECONDS", 0.0)
+    record_film(Lamp, {}, lambda obs: np.zeros((1, 1), np.float32), tmp_path / "l.gif", steps=20)
+    assert "drawing 8 more pictures, about 0 s" in capsys.readouterr().err
 
 
 def test_film_of_minatar_is_drawn(tmp_path):

@@ -246,6 +246,11 @@ def unusable_reason(name: str) -> str | None:
     return None
 
 
+def task_defaults(name: str) -> dict[str, Any]:
+    """Return the options with which EnvPool registered a task; what is changed in it counts."""
+    return _task_registry()[name][2]
+
+
 def _task_registry() -> dict[str, tuple[str, str, dict[str, Any]]]:
     """Return EnvPool's registry: task name -> module, name of its spec class, defaults."""
     from envpool.registration import registry

@@ -1,18 +1,17 @@
 """Film a policy in the environment that it was evaluated in.
 
-EnvPool's tasks are drawn by EnvPool, and so are the classic ones, which are the same there; its
-MuJoCo families need an OpenGL context, which is opened here (EGL, or else OSMesa). Gymnasium's
-environments are drawn by their ``render``; grids of channels, as MinAtar's, are painted.
+EnvPool's tasks are drawn by EnvPool, and so are the classic ones, which are the same there
+(``envpool_camera.py``). Gymnasium's environments are drawn by their ``render``; grids of channels,
+as MinAtar's, are painted.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
-import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,14 @@ from sterling.envs.env_options import HOST_OPTIONS
 from sterling.envs.hosted.hosted_env import make_registered_env
 from sterling.envs.registry import find_backend
 from sterling.lookup import user_imports
+from sterling.report.pictures.envpool_camera import (
+    FRAMES_PER_SECOND,
+    endless_floors,
+    envpool_camera,
+    extend_built_floors,
+    frame_rate,
+)
+from sterling.system.terminal_messages import print_notice
 from sterling.types import Action, Mistake, Obs, World
 
 Act = Callable[[Obs], Action]
@@ -36,13 +43,11 @@ Look = Callable[[Obs, int], "Frame"]
 OnStep = Callable[[float, bool], None]
 Adapt = Callable[[World, Key[Array, "seed"]], tuple[PyTree, Obs]]
 Frame = UInt8[np.ndarray, "height width 3"]
-FRAMES_PER_SECOND = 30.0  # if the environment does not declare it
+MIN_GIF_MILLISECONDS = 20  # of a picture; browsers show shorter ones for 100
+TIMED_FROM, TIMED_TO = 2, 12  # pictures whose time is measured; the first may compile programs
+SILENT_SECONDS = 5.0  # a film that takes longer says so
 MIN_PIXELS = 320  # pixels; smaller pictures are enlarged by a whole factor
 CELL_PIXELS = 32  # pixels of a grid's cell
-NO_OPENGL_TEXT = (
-    "drawing MuJoCo needs OpenGL without a screen, and neither EGL nor OSMesa works here; on "
-    "Debian or Ubuntu: apt-get install libegl1 libgl1 (or: apt-get install libosmesa6)"
-)
 PALETTE = np.array(
     [[0, 114, 178], [230, 159, 0], [0, 158, 115], [213, 94, 0], [86, 180, 233], [240, 228, 66],
      [204, 121, 167], [255, 255, 255], [150, 150, 150], [120, 94, 240]], np.uint8,
@@ -121,11 +126,23 @@ def record_film(
         first = next(frames)  # fails before a file is created
         with open_film(path, scene.fps) as film:
             film.append_data(enlarge_frame(first))
-            for frame in frames:
+            for count, frame in enumerate(frames, start=1):
+                if count == TIMED_FROM:
+                    begun = time.monotonic()
+                if count == TIMED_TO:
+                    _print_time_left(
+                        (time.monotonic() - begun) / (count - TIMED_FROM), steps - count
+                    )
                 film.append_data(enlarge_frame(frame))
     finally:
         scene.world.close()
     return path
+
+
+def _print_time_left(seconds: float, pictures: int) -> None:
+    """Say how long the rest of a film takes, if that is long, given one picture's seconds."""
+    if seconds * pictures > SILENT_SECONDS:
+        print_notice(f"drawing {pictures:,} more pictures, about {seconds * pictures:.0f} s")
 
 
 def check_film_name(path: Path) -> None:
@@ -173,9 +190,13 @@ def make_scene(
 
         make = functools.partial(pettingzoo_env.make_env, name, render_mode="rgb_array")
         return _gymnasium_scene(make, options, many)
-    world = envs.make(environment, *many, purpose="evaluate", strategy=strategy, **options)
+    how: dict[str, Any] = {"purpose": "evaluate", "strategy": strategy, **options}
     if backend == "envpool":
-        return Scene(world, _envpool_camera(world, name))
+        fps = frame_rate(name, options)
+        with endless_floors(name):
+            world = envs.make(environment, *many, **how)
+        return Scene(world, envpool_camera(world, name), fps)
+    world = envs.make(environment, *many, **how)
     return _painted_scene(world, environment)
 
 
@@ -195,27 +216,6 @@ def _painted_scene(world: World, environment: Any) -> Scene:
     return Scene(world, lambda obs, env: _paint_grid(obs), fps=10.0)  # objects move by whole cells
 
 
-def _envpool_camera(world: Any, name: str) -> Look:
-    """Return a function that renders the EnvPool pool inside ``world``."""
-    while not isinstance(world, envpool_env.EnvPoolWorld):
-        world = world.world
-    pool: Any = world._pool
-    pool._render_mode = "rgb_array"  # what EnvPool's own make(render_mode=...) does
-    modules = [base.__module__ for base in type(pool).__mro__]
-    is_mujoco = any(module.startswith("envpool.mujoco") for module in modules)
-    context = _gl_context() if is_mujoco and sys.platform == "linux" else None
-
-    def look(obs: Obs, env: int) -> Frame:
-        if context is not None:
-            context.make_current()
-        try:
-            return np.asarray(pool.render(env_ids=env)[0])
-        except (RuntimeError, OSError) as error:  # no renderer, or its assets are not shipped
-            raise Mistake(f"EnvPool cannot draw {name}: {error}") from error
-
-    return look
-
-
 def _gymnasium_scene(
     factory: Callable[[], Any], options: dict[str, Any], many: tuple[tuple[int, ...], int]
 ) -> Scene:
@@ -228,6 +228,7 @@ def _gymnasium_scene(
 
     def build() -> Any:
         built.append(factory(**own))
+        extend_built_floors(built[-1])
         return built[-1]
 
     ours = ("stack", "flatten", *HOST_OPTIONS)
@@ -261,25 +262,6 @@ def _paint_grid(obs: Obs) -> Frame:
     return colours.repeat(CELL_PIXELS, 0).repeat(CELL_PIXELS, 1)
 
 
-def _gl_context() -> Any:
-    """Open an OpenGL context for this thread; without one EnvPool aborts the process.
-
-    Which backend works is tested in another process: OpenGL's binding can be chosen only once per
-    process.
-    """
-    for backend in [os.environ["MUJOCO_GL"]] if os.environ.get("MUJOCO_GL") else ["egl", "osmesa"]:
-        probe = f"import mujoco.{backend} as gl; gl.GLContext(8, 8).make_current()"
-        command = [sys.executable, "-c", probe]
-        # close_fds=False spawns instead of forking, which a process with JAX's threads should not
-        if not subprocess.run(
-            command, capture_output=True, check=False, close_fds=False
-        ).returncode:
-            context = importlib.import_module(f"mujoco.{backend}").GLContext(64, 64)
-            context.make_current()
-            return context
-    raise Mistake(NO_OPENGL_TEXT)
-
-
 def enlarge_frame(frame: Frame) -> UInt8[np.ndarray, "tall wide 3"]:
     """Enlarge a frame to a visible size with even sides, which H.264 requires."""
     factor = max(1, -(-MIN_PIXELS // min(frame.shape[:2])))
@@ -295,5 +277,5 @@ def open_film(path: Path, fps: float) -> Any:
     _create_file(path)
 
     if path.suffix.lower() == ".gif":
-        return imageio.get_writer(path, duration=1000 / fps, loop=0)
+        return imageio.get_writer(path, duration=max(1000 / fps, MIN_GIF_MILLISECONDS), loop=0)
     return imageio.get_writer(path, fps=fps, macro_block_size=1)

@@ -16,6 +16,7 @@ import numpy as np
 from sterling.envs.registry import find_backend
 from sterling.experience.rollouts.whole_episodes import EpisodeState
 from sterling.report.episodes.episodes_file import EpisodeId, EvaluatedEpisodes
+from sterling.report.pictures.envpool_camera import registered_frame_rate
 from sterling.report.pictures.policy_video import Scene, enlarge_frame, make_scene, open_film
 from sterling.system.terminal_messages import print_notice
 from sterling.training.assembly.build_run import check_has_environment, make_world
@@ -23,8 +24,6 @@ from sterling.training.evaluation.episode_replay import is_same_episode
 from sterling.training.evaluation.evaluate_policy import evaluate
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Action, Mistake, Step
-
-CLASSIC_FPS = 30.0
 
 
 def film_episodes(
@@ -104,7 +103,8 @@ def _evaluation_scene(run: TrainedRun, copies: int) -> Scene:
     backend, name = find_backend(settings.environment)
     if backend == "classic":
         world = make_world(settings, "evaluate", copies)
-        return Scene(world, _classic_picture(name, settings.env_options), CLASSIC_FPS)
+        rate = registered_frame_rate(name)
+        return Scene(world, _classic_picture(name, settings.env_options), rate)
     strategy = settings.program_strategy
     return make_scene(settings.environment, settings.env_options, settings.seeds, copies, strategy)
 

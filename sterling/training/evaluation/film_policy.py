@@ -12,6 +12,7 @@ from sterling import random_keys
 from sterling.experience.levels.one_level import begin_in_one_level
 from sterling.report.live.notebook_html import video_tag
 from sterling.report.pictures.policy_video import record_film
+from sterling.system.terminal_messages import print_notice
 from sterling.training.assembly.build_run import check_has_environment
 
 
@@ -45,6 +46,7 @@ def film_policy(run: Any, path: Path, *, seed: int | None = None, steps: int = 5
     adapt = adapting_reset(player) if run.agent.needs.adapt else None
     number = settings.seeds[run.place(seed)]
     where = settings.environment, settings.env_options
+    print_notice(f"filming {steps:,} steps in {settings.name}")
     how: dict[str, Any] = {"notice": player.notice, "adapt": adapt, "steps": steps}
     return Film(record_film(*where, act, path, seed=number, **how))
 
