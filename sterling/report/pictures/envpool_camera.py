@@ -122,7 +122,7 @@ def _extend_floors(model: Path) -> None:
 def extend_built_floors(environment: Any) -> None:
     """Make the floors of a Gymnasium environment of MuJoCo infinite to look at; leave others as
     they are."""
-    model = getattr(getattr(environment, "unwrapped", None), "model", None)
+    model: Any = getattr(getattr(environment, "unwrapped", None), "model", None)
     if not hasattr(model, "geom_size") or not hasattr(model, "mat_texrepeat"):
         return
     for geom in np.flatnonzero(model.geom_type == MUJOCO_PLANE):
