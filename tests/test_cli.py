@@ -12,7 +12,7 @@ import jax
 import pytest
 from every_case import every
 
-from sterling.algorithms import ALGORITHMS, find
+from sterling.algorithms import ALGORITHMS, GROUPS, find
 from sterling.cli import main
 from sterling.cli_options import parse_command_line
 from sterling.commands import train
@@ -231,10 +231,15 @@ def test_train_help_shows_fields_with_comments_and_defaults(capsys, monkeypatch)
 def test_list_command_prints_algorithms_and_environments(capsys):
     assert main(["list", "algorithms"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
-    assert lines[list(ALGORITHMS).index("ppo")].startswith(
-        "ppo               Proximal policy optimisation (Schulman 2017"
-    )
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted(ALGORITHMS)
+    labels = [line.removesuffix(":") for line in lines if line and not line.startswith("  ")]
+    assert labels == list(GROUPS.values())
+    at = next(number for number, line in enumerate(lines) if line.startswith("  ppo "))
+    assert lines[at].startswith("  ppo               Proximal policy optimisation (Schulman 2017")
+    assert lines.index("the usual ones:") < at < lines.index("on-policy, from fresh rollouts:")
+    unclosed = [line for line in lines if line.count("(") != line.count(")")]
+    assert unclosed == []  # no description is cut within a sentence
     assert main(["list", "environments", "halfcheetah"]) == 0
     assert "envpool    HalfCheetah-v5" in capsys.readouterr().out.splitlines()
 

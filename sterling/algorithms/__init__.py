@@ -93,6 +93,32 @@ ALGORITHMS = {
 }
 
 
+# room of an algorithm's file -> what the algorithms in it have in common, in the order of a list
+GROUPS = {
+    "online": "the usual ones",
+    "on_policy": "on-policy, from fresh rollouts",
+    "q_learning": "Q-learning, for discrete actions",
+    "continuous": "continuous actions, from a replay buffer",
+    "pictures": "continuous actions, from pictures",
+    "model_based": "with a learned model of the environment",
+    "evolution": "evolution of a population",
+    "streaming": "streaming, without batches or a replay buffer",
+    "safe": "with a limit on costs",
+    "goals": "towards goals",
+    "meta": "adaptation to new tasks",
+    "learned_rewards": "rewards learned from preferences",
+    "multi_agent": "several agents",
+    "offline": "offline, from a dataset",
+    "imitation": "imitation of other policies",
+    "language": "language models",
+}
+
+
+def group_of(name: str) -> str:
+    """Return the label of the group that a listed algorithm belongs to."""
+    return GROUPS[ALGORITHMS[name].split(".")[2]]
+
+
 def preset_fields(name: str) -> dict[str, Any]:
     """Return the Config fields that a name presets, if several algorithms share one file."""
     return dict(_read_preset(name).get("fields", {}))

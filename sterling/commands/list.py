@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sterling.algorithms import ALGORITHMS
+from sterling.algorithms import ALGORITHMS, GROUPS, group_of
 from sterling.commands.options.algorithm_options import algorithm_summary
 from sterling.lookup import entry_points
 from sterling.lookup.peer_names import (
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Print one name per line; without a kind, what can be listed."""
+    """Print one name per line, algorithms in groups; without a kind, what can be listed."""
     if chosen.kind is None:
         print("\n".join(f"sterling list {kind:<14}{about}" for kind, about in ABOUT.items()))
         return 0
@@ -109,11 +109,20 @@ def _list_algorithms(pattern: str) -> int:
     if not own and not plugged:
         near = unknown_algorithm(pattern) or ". See all with: sterling list algorithms"
         raise Mistake(f"No algorithm's name contains {pattern!r}{near}")
-    width = 2 + max(map(len, [*own, *plugged]))
+    groups: dict[str, dict[str, str]] = {label: {} for label in GROUPS.values()}
     for name in own:
-        print(f"{name:<{width}}{algorithm_summary(name)}")
-    for name, plugin in plugged.items():
-        print(f"{name:<{width}}{algorithm_summary(name)}  (of {plugin.package}: {plugin.word})")
+        groups[group_of(name)][name] = algorithm_summary(name)
+    groups["of installed packages"] = {
+        name: f"{algorithm_summary(name)}  (of {plugin.package}: {plugin.word})"
+        for name, plugin in plugged.items()
+    }
+    width = 2 + max(map(len, [*own, *plugged]))
+    blocks = [
+        "\n".join([f"{label}:", *(f"  {name:<{width}}{about}" for name, about in found.items())])
+        for label, found in groups.items()
+        if found
+    ]
+    print("\n\n".join(blocks))
     entry_points.warn_of_clashes(entry_points.ALGORITHMS, ALGORITHMS)
     return 0
 

@@ -52,12 +52,15 @@ def is_language_algorithm(algorithm: str) -> bool:
 
 
 def algorithm_summary(algorithm: str) -> str:
-    """Return a line about an algorithm: its registered description, or its docstring's first."""
+    """Return a line about an algorithm: its registered description, or its docstring's first lines,
+    up to one that ends a sentence."""
     if preset := preset_summary(algorithm):
         return preset
     path = user_imports.source_file(import_path(algorithm) or algorithm)
     text = "" if path is None else ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    return text.split("\n")[0]
+    lines = text.split("\n\n")[0].split("\n")
+    ends = (at for at, line in enumerate(lines, start=1) if line.endswith("."))
+    return " ".join(lines[: next(ends, len(lines))])
 
 
 def find_algorithm(
