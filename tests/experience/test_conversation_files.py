@@ -193,3 +193,9 @@ def test_question_file_reads_question_as_prompt(tmp_path):
     task = tasks.sample(0, 0)
     assert task.prompt == "1+1="
     assert tasks.verify(task, "#### 2").reward == 1.0
+
+
+def test_conversation_file_in_place_of_questions_is_told_to_be_texts(tmp_path):
+    path = write(tmp_path, {"messages": [user("hi"), assistant("hello")]})
+    with pytest.raises(Mistake, match="no questions: give them as --texts FILE"):
+        JsonlTasks(path)

@@ -130,7 +130,12 @@ def _check_fields(record: dict[str, Any], fields: tuple[str, ...], place: str) -
     for field in fields:
         if field not in record:
             detail = _similar_field(field, record)
-            raise Mistake(f"{place} has no {field!r}{detail}; each line needs {', '.join(fields)}")
+            remedy = f"each line needs {', '.join(fields)}"
+            if not {"messages", "conversations", "chosen"}.isdisjoint(record):
+                remedy += (
+                    ". Texts to imitate or compare are no questions: give them as --texts FILE"
+                )
+            raise Mistake(f"{place} has no {field!r}{detail}; {remedy}")
         record[field] = check_text(record[field], field, place)
     for field in (*fields, "system"):
         check_characters(record.get(field, ""), field, place)

@@ -41,7 +41,7 @@ def first_lines(settings: Settings) -> list[str]:
         lines.append(_texts_line(settings, speech.texts))
     if not settings.environment:
         lines.append(
-            "no environment is named, so answers are not evaluated: the loss is that of the "
+            "no environment is named, so answers are not evaluated: the logged loss is that of the "
             "training texts"
         )
     return lines
