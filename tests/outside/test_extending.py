@@ -45,7 +45,7 @@ def test_extending_page_examples_are_short(name):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_extending_page_commands_parse(line, page):
-    chosen = parse_command_line(shlex.split(line)[1:])
+    chosen = parse_command_line(shlex.split(line, comments=True)[1:])
     if chosen.command == "train":
         assert {chosen.algorithm, (chosen.sources or "").partition(":")[0]} & set(FILES)
         assert set(train.config_values(chosen)) <= {"width", "bonus", "lr"}

@@ -89,4 +89,4 @@ def test_scene_seconds_is_an_option_and_patience_counts_evaluations(capsys):
         cli.main(words)
     assert "'0.5' is not a whole number" in capsys.readouterr().err
     assert cli.main([*words[:-2], "--scene-seconds", "-1"]) == 2
-    assert "scene_seconds must be above 0" in capsys.readouterr().err
+    assert "--scene-seconds must be above 0" in capsys.readouterr().err

@@ -53,15 +53,12 @@ def window_transitions(
     _, world_discount, _ = n_step_return(reward, discount, follows)
     final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
     successor = place.at(jnp.mod(place.row + steps, ring.rows))
-    if "one_step" in feed.add:
-        extras |= {"reward_now": reward[..., 0], "discount_now": discount[..., 0]}
+    extras |= _added_extras(feed, rows)
     if "next_action" in feed.add:
         after = place.at(jnp.mod(place.row + 1, ring.rows))
         goes_on = ~last[..., 0] & ring.mask(after)
         extras["next_action"] = zero_unless(goes_on, ring.action(after))
         final |= ~goes_on  # as at a truncation: the next action is unknown
-    if feed.monte_carlo is not None:
-        extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # unknown until the episode ends
     if keep:
         extras |= _kept_extras(ring, window, (gamma * discount, follows))
     return Record(
@@ -74,6 +71,16 @@ def window_transitions(
         mask=mask[..., 0],
         extras=extras,
     )
+
+
+def _added_extras(feed: Feed, rows: WindowRows) -> dict[str, Array]:
+    """Return the extras that the feed asks for and the window's rows hold."""
+    made: dict[str, Array] = {}
+    if "one_step" in feed.add:
+        made |= {"reward_now": rows.reward[..., 0], "discount_now": rows.discount[..., 0]}
+    if feed.monte_carlo is not None:  # unknown until the episode ends
+        made["monte_carlo"] = jnp.full(rows.reward.shape[:-1], -jnp.inf)
+    return made
 
 
 def rows_to_sum(

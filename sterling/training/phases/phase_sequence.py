@@ -54,7 +54,7 @@ class PlannedPhase:
         return warmup_steps(self.settings) if self.acts and not self.keeps else 0
 
     @property
-    def per_iteration(self) -> float:
+    def per_iteration(self) -> int | float:
         """Return the steps of an iteration, or its mean updates in a phase without steps."""
         if self.acts:
             return steps_per_iteration(self.settings)
@@ -226,7 +226,7 @@ def steps_per_iteration(settings: Settings) -> int:
     return int(learner_needs(settings).collect * settings.envs)
 
 
-def updates_per_iteration(settings: Settings, begin: int = 0) -> float:
+def updates_per_iteration(settings: Settings, begin: int = 0) -> int | float:
     """Return the mean gradient updates of an iteration of the first phase, which begins at
     iteration ``begin``, for learners that sample batches."""
     needs, rounds = learner_needs(settings), phase_iterations(settings, begin)

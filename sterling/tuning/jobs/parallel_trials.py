@@ -210,7 +210,7 @@ def iteration_at(settings: Settings, step: int) -> int:
     return max(1, round(total * step / settings.budget)) if step else 0
 
 
-def _budget_per_iteration(settings: Settings) -> float:
+def _budget_per_iteration(settings: Settings) -> int | float:
     """Return the steps or mean updates of one iteration, in the unit of the budget."""
     return (updates_per_iteration if settings.updates else steps_per_iteration)(settings)
 
