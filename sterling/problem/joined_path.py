@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+
+import jax
+from jaxtyping import PyTree
 
 
 def joined_path(path: Iterable[Any]) -> str:
     """Return the names on a path joined by /. A name may contain /, so ~1 stands for / and ~0 for
     ~ in names (RFC 6901): no two paths have the same text."""
     return "/".join(str(word).replace("~", "~0").replace("/", "~1") for word in path)
+
+
+def named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+    """Return the leaves with their paths as text, and no text twice: names are joined by / as they
+    are, but where two paths would be one, a slash inside a name is written ~1."""
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    words = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in found]
+    plain = ["/".join(each) for each in words]
+    counts = Counter(plain)
+    names = [
+        joined_path(each) if counts[name] > 1 else name
+        for each, name in zip(words, plain, strict=True)
+    ]
+    return [(name, leaf) for name, (_, leaf) in zip(names, found, strict=True)]

@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 
-from sterling.training.saving import checkpoint
+from sterling.training.saving import checkpoint, tensor_file
 
 SCRIPT = """
 import os, resource, sys
@@ -125,3 +126,13 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path: Path) -> 
         checkpoint.save(folder, 10**6, template, {})
         assert not [p for p in folder.iterdir() if ".tmp-" in p.name]
         assert len(list(folder.iterdir())) == 2
+
+
+def test_leaves_whose_joined_names_are_equal_are_kept_apart(tmp_path: Path) -> None:
+    """As of observations with an entry arm/pos beside one arm with a part pos."""
+    tree = {"arm/pos": np.ones(2), "arm": {"pos": np.zeros(3)}, "leg/pos": np.full(1, 5.0)}
+    entries = tensor_file.describe_leaves(tree)
+    assert [entry.name for entry in entries] == ["arm/pos", "arm~1pos", "leg/pos"]
+    written = tensor_file.write(tmp_path / "a", tree, entries)
+    again = tensor_file.read(tmp_path / "a", written, tree)
+    jax.tree.map(np.testing.assert_array_equal, again, tree)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 from jaxtyping import Bool
 
 from sterling.experience.rollouts.whole_episodes import EpisodeState
 from sterling.nets.obs_encoder import without_mask
 from sterling.problem.critic_only_obs import without_entries
+from sterling.problem.joined_path import named_leaves
 from sterling.report.episodes.episodes_file import KEPT_EACH, MAX_BYTES, EpisodeId, EpisodeSteps
 from sterling.types import Action, Spec, Step
 
@@ -124,8 +124,7 @@ def _join_rows(rows: Rows) -> EpisodeSteps:
 
 
 def _named_leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
-    paths = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(p, simple=True, separator="/"), np.asarray(x)) for p, x in paths]
+    return [(name, np.asarray(x)) for name, x in named_leaves(tree)]
 
 
 def _count_numbers(space: Any) -> int:

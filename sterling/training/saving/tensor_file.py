@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from sterling.problem.joined_path import named_leaves
 from sterling.system.atomic_files import flush_to_disk
 from sterling.training.saving.added_leaves import added_leaves
 from sterling.types import Mistake
@@ -151,8 +152,7 @@ def verify(path: Path, entries: list[Entry]) -> None:
 
 def _leaves_by_path(tree: PyTree, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the leaves with their paths, ``prefix`` included."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        below = jax.tree_util.keystr(path, simple=True, separator="/")
+    for below, leaf in named_leaves(tree):
         yield "/".join(part for part in (prefix, below) if part) or ".", leaf
 
 
