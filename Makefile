@@ -140,8 +140,8 @@ reliability: $(STAMP)  ## kill runs and damage files: does everything hold? (hou
 mutants: $(STAMP)  ## plant small bugs: do the tests find them? (two hours; resumable)
 	$(BIN)/python benchmarks/mutants/run.py
 
-browser: $(STAMP)  ## the page of `sterling watch` in a real browser (Debian: apt-get install chromium chromium-driver)
-	$(BIN)/python -m pytest -n 0 tests/browser/watch_page.py
+browser: $(STAMP)  ## the pages of `watch` and `report` in a real browser (Debian: apt-get install chromium chromium-driver)
+	$(BIN)/python -m pytest -n 0 tests/browser/watch_page.py tests/browser/report_page.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -35,12 +35,18 @@ def curves_section(data: ReportData, out: Path) -> str:
     """Build the section of learning curves."""
     if not any(one.curves.steps.size for one in data.results):
         return ""
+    level = data.request.level
     caption = (
-        "Returns of episodes. Thick: median of the seeds; band: 10th to 90th percentile "
-        "of the seeds; thin: single seeds; dashed up to a cross: a seed that failed. Each point "
-        "is the mean over a fiftieth of the steps."
+        f"Returns of episodes. Thick: mean of the seeds; band: its {format_percent(level)} "
+        "interval (cut where it is far wider than the curves); thin: single seeds; dashed up to a "
+        "cross: a seed that failed. Each point is the mean over a fiftieth of the steps. Diamond "
+        "at the last step: the final evaluation with its interval."
     )
-    drawn = curve_panels.draw_learning_curves(data.groups)
+    finals = {
+        (at.label, one.environment): at.made for one in data.comparisons for at in one.standings
+    }
+    shown = finals if data.request.metric == "return" else {}
+    drawn = curve_panels.draw_learning_curves(data.groups, finals=shown, level=level)
     return html_page.section("Learning curves", _save_picture(out, "curves", drawn, caption))
 
 
@@ -51,7 +57,7 @@ def scores_section(data: ReportData, out: Path) -> str:
         return html_page.section("Scores", html_page.paragraph("No run is finished."))
     caption = (
         f"Dot and thick line: mean over seeds and its {format_percent(data.request.level)} "
-        "interval. Below it, circles: seeds; thin line: the tolerance band, where single seeds lie."
+        f"interval. Below it, circles: seeds; thin line: where {COVERAGE:.0%} of single seeds lie."
     )
     drawn = draw_intervals(shown, data.request.measure, data.labels)
     return html_page.section(
@@ -142,7 +148,7 @@ def published_section(data: ReportData) -> str:
         for one in published_verdicts.check_published(result, ours)[:MAX_PUBLISHED]
     ]
     header = ["", "environment", "steps", "ours", "published", "tolerated", "ours is"]
-    table = TextTable([*header, "source", "measured differently"], rows, sides="kkrrrrkk")
+    table = TextTable([*header, "source", "measured differently"], rows, sides="kkrrrrk  ")
     more = f"For each run the {MAX_PUBLISHED} most alike; all of them: sterling check-scores."
     hint = html_page.paragraph(more, "faint") if rows else ""
     return html_page.section("Compared with published scores", hint, html_page.html_table(table))
@@ -163,7 +169,7 @@ def _scores_table(data: ReportData) -> TextTable:
     ]
     header = ["environment", "", f"mean {data.request.measure}", "interval", "seeds", "failed"]
     band = f"{COVERAGE:.0%} of seeds (confidence)"
-    return TextTable([*header, "steps", band], rows, sides="kkr rrrr")
+    return TextTable([*header, "steps", band], rows, sides="kk  rrr ")
 
 
 def _scores_row(data: ReportData, at: LabelScore, world: str) -> list[str]:

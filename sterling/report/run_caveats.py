@@ -36,10 +36,10 @@ class TextTable:
 
 def runs_table(groups: Sequence[RunGroup]) -> TextTable:
     """Return a table with one row per run: seeds, steps, time, commit, hardware, folder."""
-    header = ["", "environment", "seeds", "failed", "steps", "time", "steps/s"]
+    header = ["", "environment", "seeds", "failed", "steps", "time", "speed"]
     header += ["commit", "hardware", "versions", "from"]
     rows = [_run_row(group, one) for group in groups for one in group.results]
-    return TextTable(header, rows, sides="kkrkrrrkkk")
+    return TextTable(header, rows, sides="kkrkrrrk")
 
 
 def settings_tables(groups: Sequence[RunGroup]) -> list[TextTable]:
@@ -164,7 +164,6 @@ def _distinct_values(results: Sequence[RunResult], what: Any) -> list[Any]:
 
 def _run_row(group: RunGroup, one: RunResult) -> list[str]:
     wall = one.result.get("wall_seconds")
-    speed = one.result.get("steps_per_second")
     versions = one.config.get("versions", {})
     shown = [f"{name} {versions[name]}" for name in ("sterling", "jax") if versions.get(name)]
     return [
@@ -174,12 +173,20 @@ def _run_row(group: RunGroup, one: RunResult) -> list[str]:
         join_words(one.failed) if one.failed else "-",
         _budget_text(one),
         format_duration(wall) if wall is not None else "not finished" if one.config else "-",
-        f"{speed:,.0f}" if speed else "-",
+        _speed_text(one.result),
         _commit_text(one.config),
         _hardware_text(one.config) or "-",
         ", ".join(shown) or "-",
         one.place,
     ]
+
+
+def _speed_text(result: dict[str, Any]) -> str:
+    """Return steps, or updates, per second; of slow runs with two digits: "0.055 updates/s"."""
+    for unit in ("steps", "updates"):
+        if speed := result.get(f"{unit}_per_second"):
+            return f"{speed:,.0f} {unit}/s" if speed >= 100 else f"{speed:.2g} {unit}/s"
+    return "-"
 
 
 def _budget_text(one: RunResult) -> str:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sterling.report import html_page
 from sterling.report.build_report import write_report
 from sterling.report.normalised_groups import normalise_groups
-from sterling.report.pictures import curve_panels, plot_style
+from sterling.report.pictures import plot_style
 from sterling.report.report_inputs import ReportRequest
 from sterling.report.run_caveats import TextTable, collect_cautions, settings_tables
 from sterling.report.runs.read_runs import read_results
@@ -183,38 +183,6 @@ def test_report_to_an_unwritable_path_is_refused(run, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(Mistake, match="cannot be written to"):
         write_report([run("a", "sac", [1.0, 2.0])], tmp_path / "out" / "deeper")
-
-
-def test_curves_show_median_band_and_single_runs(run):
-    groups, _ = group_results(read_results([run("a", "sac", [20.0, 40.0, 90.0, None])])[0])
-    (axes,) = curve_panels.draw_learning_curves(groups).axes
-    median = max(axes.get_lines(), key=lambda line: line.get_linewidth())
-    assert median.get_ydata()[-1] == pytest.approx(40.0)
-    assert len(axes.get_lines()) == 3 + 1 + 1  # single runs, median, the failed one
-    crossed = [line for line in axes.get_lines() if line.get_marker() == "x"]
-    np.testing.assert_allclose(crossed[0].get_xdata()[-1], 500)
-    assert [text.get_text() for text in axes.texts] == ["sac"]
-
-
-def test_learning_curve_axis_names_updates_and_steps(run):
-    """Also of a run that learned from a log, was evaluated on the way, and then took steps."""
-    folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
-    rows = [
-        {"step": max(0, at - 700), "update": at, "evaluation/return": [at / 200, at / 100]}
-        for at in range(100, 1001, 100)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    groups = group_results(read_results([folder])[0])[0]
-    (axes,) = curve_panels.draw_learning_curves(groups).axes
-    assert axes.get_xlabel() == "gradient updates per seed"
-    assert axes.get_ylabel() == "return of evaluation episodes"
-    mixed = group_results(read_results([folder, run("steps", "sac", [1.0, 2.0])])[0])[0]
-    figure = curve_panels.draw_learning_curves(mixed)
-    (axes,) = figure.axes
-    assert axes.get_xlabel() == "environment steps, or updates, per seed"
-    figure.draw_without_rendering()
-    assert axes.yaxis.label.get_window_extent().y1 <= figure.bbox.y1  # within the picture
-    assert axes.yaxis.label.get_window_extent().y0 >= 0
 
 
 def test_sample_efficiency_plot_names_updates(run, tmp_path):

@@ -53,7 +53,8 @@ def draw_intervals(
     heights = [max(counts[at : at + columns]) for at in range(0, len(counts), columns)]
     sizes = [ROW_HEIGHT * height + 0.7 for height in heights]
     with plot_style.use_style():
-        figure = plot_style.new_figure(4.9 * columns, sum(sizes), between=0.16)
+        width = max(4.9 * columns, plot_style.PAGE_WIDTH)
+        figure = plot_style.new_figure(width, sum(sizes), between=0.16)
         grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=sizes).ravel()
         for at, (title, lines) in enumerate(panels.items()):
             _draw_panel(grid[at], lines, looks, line, limits)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HEIGHT, LEGEND_LINE = 4.0, 0.19  # inches: of the axes with their labels, of a line of the legend
-INTERVAL_ROOM = 0.25  # share of the curves' range that intervals may add to the axis on either side
 CUT = " (it goes beyond the picture)"
 
 
@@ -119,19 +118,10 @@ def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any]) -> list[
 
 
 def _limit_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Let the ``values`` of curves, and not their intervals, determine the axis of returns."""
-    known = np.asarray(values, np.float64)
-    known = known[np.isfinite(known)]
-    if not known.size:
-        return
-    low, high = float(known.min()), float(known.max())
-    room = INTERVAL_ROOM * ((high - low) or abs(high) or 1.0)
-    least, most = sorted(axes.dataLim.intervaly)
-    bottom, top = max(least, low - room), min(most, high + room)
-    margin = 0.04 * ((top - bottom) or abs(top) or 1.0)
-    axes.set_ylim(bottom - margin, top + margin)
+    """Limit the axis of returns; the mean's label says if an interval is cut."""
+    is_cut = plot_style.limit_axis(axes, values)
     mean = [line for line in axes.get_lines() if "interval" in str(line.get_label())]
-    if mean and (least < bottom - margin or most > top + margin):
+    if mean and is_cut:
         mean[0].set_label(f"{mean[0].get_label()}{CUT}")
 
 

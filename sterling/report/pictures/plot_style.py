@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from jaxtyping import Float
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -21,6 +24,8 @@ BLUE, ORANGE, BLACK = COLOURS[0], COLOURS[1], "#000000"
 INK, FAINT = "#222222", "#8a8a8a"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)))  # when the colours are used up
 FORMATS = ("png", "svg", "pdf")
+PAGE_WIDTH = 7.0  # inches: the text of a page, which the pictures of a report fill
+INTERVAL_ROOM = 0.25  # share of the curves' range that intervals may add to the axis on either side
 MATPLOTLIB_SETTINGS: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -105,6 +110,22 @@ def format_steps_axis(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlim(left=0)
+
+
+def limit_axis(axes: Axes, values: Sequence[float] | Float[np.ndarray, "value"]) -> bool:
+    """Let the ``values`` of curves, and not their intervals, determine the axis of returns; return
+    whether an interval is cut."""
+    known = np.asarray(values, np.float64)
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return False
+    low, high = float(known.min()), float(known.max())
+    room = INTERVAL_ROOM * ((high - low) or abs(high) or 1.0)
+    least, most = sorted(axes.dataLim.intervaly)
+    bottom, top = max(least, low - room), min(most, high + room)
+    margin = 0.04 * ((top - bottom) or abs(top) or 1.0)
+    axes.set_ylim(bottom - margin, top + margin)
+    return bool(least < bottom - margin or most > top + margin)
 
 
 def add_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:

@@ -37,7 +37,7 @@ def draw_profiles(made: NormalisedScores, order: Sequence[str], *, level: float 
     looks = plot_style.palette(order)
     taus = _thresholds(made.scores)
     with plot_style.use_style():
-        figure = plot_style.new_figure(5.6, 3.4)
+        figure = plot_style.new_figure(plot_style.PAGE_WIDTH, 3.8)
         axes = figure.subplots()
         for label, scores in made.scores.items():
             line = profile(scores, taus, level=level, failed="exclude")

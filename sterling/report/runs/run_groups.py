@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from sterling.report.runs.curve_windows import CURVE_WINDOWS, window_means
 from sterling.report.runs.read_runs import RunResult
 from sterling.report.runs.setting_differences import differing_settings, flat_settings, settings_key
 from sterling.report.text_tables import distinguishing_endings, format_steps, join_words
@@ -24,7 +25,6 @@ from sterling.types import Mistake
 
 BUDGET_SETTINGS = ("steps", "updates")
 MAX_LABEL_SETTINGS = 3  # largest number of settings in a label
-CURVE_WINDOWS = 50  # number of windows a curve is averaged over, because single episodes are noisy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,9 +115,19 @@ class RunGroup:
 
     def logs(self) -> list[tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]]:
         """Return steps and returns of each seed that did not fail, at rows with an episode."""
+        return [(steps, values) for steps, values, _ in self._seed_logs()]
+
+    def _seed_logs(self) -> list[tuple[np.ndarray, np.ndarray, float]]:
+        """Return steps and returns as ``logs`` does, and where the seed's log ends: for a run that
+        is its last row, also where the seed's last episode ended earlier."""
         return [
-            (part.steps[known], values[known])
-            for part in (one.curves for one in self.results)
+            (
+                part.steps[known],
+                values[known],
+                float((part.steps if one.config else part.steps[known])[-1]),
+            )
+            for one in self.results
+            for part in [one.curves]
             for seed, values in zip(part.seeds, part.returns, strict=True)
             if seed not in part.failed and (known := np.isfinite(values)).any()
         ]
@@ -126,14 +136,15 @@ class RunGroup:
         """Return every seed that did not fail, averaged over equal windows of steps.
 
         There are ``CURVE_WINDOWS`` windows; steps are their ends. A window without a finished
-        episode is interpolated; before the first and after the last known one a seed is NaN. A log
-        without steps has no curve.
+        episode is interpolated; after the last episode it counts as that one up to the end of the
+        run's log. Before the first episode and after its log a seed is NaN. A log without steps has
+        no curve.
         """
         lasts = [one.curves.steps[-1] for one in self.results if one.curves.steps.size]
         if max(lasts, default=0.0) <= 0.0:
             return np.zeros(0), np.zeros((0, 0))
         axis = max(lasts) / CURVE_WINDOWS * np.arange(1, CURVE_WINDOWS + 1)
-        rows = [_window_means(steps, values, axis) for steps, values in self.logs()]
+        rows = [window_means(steps, values, axis, end) for steps, values, end in self._seed_logs()]
         return axis, np.array(rows).reshape(len(rows), axis.size)
 
 
@@ -176,19 +187,6 @@ def unique_labels(groups: Iterable[RunGroup]) -> list[str]:
 def unique_environments(groups: Iterable[RunGroup]) -> list[str]:
     """Return each environment once, in order."""
     return list(dict.fromkeys(group.environment for group in groups))
-
-
-def _window_means(
-    steps: Float[np.ndarray, "row"],
-    values: Float[np.ndarray, "row"],
-    axis: Float[np.ndarray, "time"],
-) -> Float[np.ndarray, "time"]:
-    """Return the mean of each window that ends at ``axis``, interpolated over empty windows."""
-    at = np.minimum(np.searchsorted(axis, steps - 1e-6 * axis[0]), axis.size - 1)
-    counts = np.bincount(at, minlength=axis.size)
-    means = np.bincount(at, values, axis.size) / np.maximum(counts, 1)
-    known = counts > 0
-    return np.interp(axis, axis[known], means[known], left=np.nan, right=np.nan)
 
 
 def _select_tasks(results: Sequence[RunResult], tasks: Sequence[str] | None) -> list[RunResult]:
