@@ -98,6 +98,15 @@ def steps_of(count, obs=0):
     return EpisodeSteps(np.zeros(count, int), np.ones(count), np.ones(count), seen)
 
 
+def test_end_of_an_episode_without_recorded_steps_is_not_called_its_own():
+    made = some([[1.0, 2.0], [-1.0, -2.0]])
+    assert end_text(made, (0, 0)) == "terminated or cut by its time limit: steps not recorded"
+    assert end_text(made, (1, 1)) == "had not ended: cut at the evaluation's limit"
+    recorded = dataclasses.replace(made, steps={(0, 0): steps_of(5), (0, 1): steps_of(4)})
+    assert end_text(recorded, (0, 0)) == "cut by its time limit"
+    assert end_text(recorded, (0, 1)) == end_text(made, (0, 0))  # its last step is missing
+
+
 @pytest.mark.slow
 def test_compiled_run_stores_evaluation_episodes(traced):
     kept = read_episodes(traced.path)

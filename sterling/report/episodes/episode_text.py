@@ -15,12 +15,13 @@ MOST_TRACES = 8  # lines over time of one array, such as an observation with so 
 
 
 def end_text(made: EvaluatedEpisodes, which: EpisodeId) -> str:
-    """Return how an episode ended; "ended" if its last step was not recorded."""
+    """Return how an episode ended. Only its last step tells a time limit from a termination; where
+    that was not recorded, both are named."""
     if "ended" in made.columns and not made.value("ended", which):
         return "had not ended: cut at the evaluation's limit"
     steps = made.steps.get(which)
     if steps is None or len(steps.reward) < made.value("length", which):
-        return "ended"
+        return "terminated or cut by its time limit: steps not recorded"
     return "terminated" if steps.discount[-1] == 0 else "cut by its time limit"
 
 
