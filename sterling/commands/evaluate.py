@@ -127,6 +127,8 @@ def _print_returns(found: Any, episodes: int) -> None:
     for name, channel in found.estimates.items():
         if name != "return":
             print(f"{name:<10} {channel.full_text()}")
+    for each in found.cautions:
+        print(f"{'note':<10} {each}")
 
 
 def _print_table(lines: list[tuple[str, Any]]) -> None:

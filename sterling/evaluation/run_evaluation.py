@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterling.statistics import Estimate, Headline
+from sterling.statistics.scores.headline import cautions_of
 from sterling.system.mistake import Mistake
 from sterling.training.trained_run import TrainedRun, load
 
@@ -34,7 +35,13 @@ class Evaluation:
         seeds = [f"seed {seed}: {'failed' if score is None else f'{score:.6g}'}"
                  for seed, score in self.per_seed.items()]  # fmt: skip
         lines = [f"{name}: {_full_text(found)}" for name, found in self.estimates.items()]
+        lines += [f"note: {each}" for each in self.cautions]
         return "\n".join([f"Evaluation: {self.title}", *(f"  {line}" for line in seeds + lines)])
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the seeds of a run cannot exclude; empty for estimates from a log."""
+        return cautions_of(each for each in self.estimates.values() if isinstance(each, Headline))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -93,7 +93,7 @@ def test_report_names_failed_unfinished_and_single_seed_runs(run, spread, tmp_pa
     assert "sac on Hopper-v5 rests on one seed" in words
     assert "seed 1 failed, and --failed does not say what that counts as" in words
     assert "1 of 3 seeds failed; mean of the other 2: 2" in words
-    assert "a collapse of up to 78 % of all runs would have stayed unseen in 2 seeds" in words
+    assert "2 seeds cannot exclude that up to 78 % of runs fail" in words
     assert "is not finished (150 of 1,000 steps)" in words
     assert "dqn on Hopper-v5 rests on 2 seeds; with fewer than 5" in words
     assert "no finished run" in words

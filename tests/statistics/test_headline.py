@@ -3,6 +3,7 @@
 import pytest
 
 from sterling.statistics import Estimate, Headline, estimate, headline
+from sterling.statistics.scores.headline import cautions_of
 from sterling.types import Mistake
 
 SCORES = [900.0, 950.0, None, None, None]
@@ -59,7 +60,15 @@ def test_headline_lists_few_seeds_beside_the_interval():
     made = headline([400.0, 500.0, None, 450.0], failed=0.0)
     assert made.seeds == "400, 500, failed, 450"
     assert "seeds 400, 500, failed, 450" in made.full_text()
-    assert made.full_text().endswith("would have stayed unseen in 4 seeds")
+    assert made.caution == "4 seeds cannot exclude that up to 53 % of runs fail"
+    assert made.caution not in made.full_text()  # a summary says it once
+    assert cautions_of([made, made]) == [made.caution]
+    capped = headline([500.0] * 5, within=(0, 500))
+    assert capped.full_text() == (
+        "500.0 [239.1, 500.0], seeds 500, 500, 500, 500, 500 (95% bounded interval over 5 seeds: "
+        "5 seeds cannot exclude that up to 45 % of runs fail)"
+    )
+    assert cautions_of([capped]) == []
     assert headline([1.0] * 6).seeds == ""
 
 

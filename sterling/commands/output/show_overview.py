@@ -127,6 +127,7 @@ def _result_rows(folder: Path) -> list[list[str]]:
     """Return the rows about a finished run: returns and channels with their intervals, time."""
     from sterling.report.live.live_progress import format_duration
     from sterling.statistics import Headline
+    from sterling.statistics.scores.headline import cautions_of
     from sterling.training.saving import run_folder
 
     result = run_folder.read_result(folder)
@@ -135,11 +136,12 @@ def _result_rows(folder: Path) -> list[list[str]]:
     rows = []
     if stopped := result.get("stopped"):
         rows.append(["stopped early", f"by {stopped['by']}: {stopped['reason']}"])
-    for name, found in result.get("final", {}).items():
-        made = Headline.from_json(found)
+    finals = {name: Headline.from_json(x) for name, x in result.get("final", {}).items()}
+    for name, made in finals.items():
         rows.append([f"final {name}", made.full_text() if name == "return" else str(made)])
     if failed := result.get("failed_seeds"):
         rows.append(["failed seeds", ", ".join(map(str, failed))])
+    rows += [["note", each] for each in cautions_of(finals.values())]
     return [*rows, ["time", format_duration(result["wall_seconds"])]]
 
 

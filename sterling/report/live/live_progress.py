@@ -19,6 +19,7 @@ from rich.text import Text
 from sterling.report.live.console import PlainConsole
 from sterling.report.live.metric_sinks import Row
 from sterling.statistics import Headline, estimate
+from sterling.statistics.scores.headline import cautions_of
 from sterling.statistics.scores.run_folder_scores import row_progress
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.system.terminal_messages import when_checked
@@ -198,13 +199,17 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
     ]
     if lost := result.get("without_verdict"):
         lines.append(("answers without a verdict", lost))
+    found = []
     final = result.get("final", {}).get("return")
     if stopped := result.get("stopped"):
         lines.append(("stopped early", f"by {stopped['by']}: {stopped['reason']}"))
     if final:
-        lines.append(("final return", Headline.from_json(final).full_text()))
+        found.append(("final return", Headline.from_json(final)))
     if best := result.get("best", {}).get("final", {}).get("return"):
-        lines.append(("best policy", Headline.from_json(best).full_text()))
+        found.append(("best policy", Headline.from_json(best)))
+    forgotten = result.get("forgotten", {}).items()
+    found += [(f"forgotten of {world}", Headline.from_json(each)) for world, each in forgotten]
+    lines += [(name, each.full_text()) for name, each in found]
     lines += _phase_lines(result)
     if "switch" in result:
         parts = {"before the first step": "before", "dip after it": "dip"}
@@ -212,6 +217,7 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
     if "taught" in result:
         parts = {"teacher's return": "teacher", "student - teacher": "difference"}
         lines += [(k, str(Headline.from_json(result["taught"][v]))) for k, v in parts.items()]
+    lines += [("note", each) for each in cautions_of(each for _, each in found)]
     seconds = f"{format_duration(result['wall_seconds'])} ({result['wall_seconds']:,.1f} s)"
     lines += [("time", seconds)]
     for kind in ("updates", "steps"):
@@ -221,15 +227,12 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
 
 
 def _phase_lines(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines about a run of several phases: where it trained, and what it forgot."""
+    """Return the line about where a run of several phases trained."""
     phases = []
     for phase in result.get("phases", []):
         count = f"{phase['steps']:,} steps" if phase["steps"] else f"{phase['updates']:,} updates"
         phases.append(f"{count} in {phase['environment']}")
-    lines = [("phases", ", then ".join(phases))] if phases else []
-    for world, forgotten in result.get("forgotten", {}).items():
-        lines.append((f"forgotten of {world}", Headline.from_json(forgotten).full_text()))
-    return lines
+    return [("phases", ", then ".join(phases))] if phases else []
 
 
 def format_rate(each_second: float) -> str:

@@ -63,8 +63,14 @@ class Estimate:
     @property
     def caution(self) -> str:
         """Return the sentence on what so many runs cannot exclude; "" if the interval does."""
-        bounded = self.method.partition(";")[0] in COVERS_UNSEEN
-        return "" if bounded or self.n < 2 else score_bounds.unseen_collapse_text(self.n)
+        if self.n < 2 or self.covers_unseen:
+            return ""
+        return score_bounds.unseen_collapse_text(self.n)
+
+    @property
+    def covers_unseen(self) -> bool:
+        """Whether the interval allows for failures that no run showed."""
+        return self.method.partition(";")[0] in COVERS_UNSEEN
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values under the fields' names."""

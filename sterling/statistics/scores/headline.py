@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sterling.statistics.intervals.estimates import Estimate, estimate
@@ -71,14 +71,18 @@ class Headline:
         return self.shown.caution if self.shown is not None else ""
 
     def full_text(self) -> str:
-        """Return the text with the scores of few seeds and the method of the interval."""
+        """Return the text with the scores of few seeds and the method of the interval; for one that
+        is wide because of failures that no seed showed, also that. What the seeds cannot exclude
+        otherwise is ``caution``, which a page or summary says once (:func:`cautions_of`)."""
         text = str(self)
         if self.seeds:
             text += f", seeds {self.seeds}"
         made = self.shown
         if made is not None and made.low is not None:
-            text += f" ({made.level:.0%} {made.method} interval over {made.n} seeds)"
-        return f"{text}; {self.caution}" if self.caution else text
+            wide = made.n > 1 and made.covers_unseen
+            why = f": {score_bounds.unseen_collapse_text(made.n)}" if wide else ""
+            text += f" ({made.level:.0%} {made.method} interval over {made.n} seeds{why})"
+        return text
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as under ``final.return`` of ``result.json``."""
@@ -119,6 +123,11 @@ class Headline:
 
     def _level(self) -> float:
         return self.survivors.level if self.survivors is not None else 0.95
+
+
+def cautions_of(found: Iterable[Headline | Estimate]) -> list[str]:
+    """Return what the seeds of several numbers cannot exclude, each sentence once."""
+    return list(dict.fromkeys(each.caution for each in found if each.caution))
 
 
 def headline(

@@ -130,7 +130,4 @@ def unseen_share(n: int, chance: float = 0.05) -> float:
 
 def unseen_collapse_text(n: int) -> str:
     """Return the sentence that says what n runs cannot exclude."""
-    share = unseen_share(n)
-    return (
-        f"a collapse of up to {100 * share:.0f} % of all runs would have stayed unseen in {n} seeds"
-    )
+    return f"{n} seeds cannot exclude that up to {100 * unseen_share(n):.0f} % of runs fail"
