@@ -182,6 +182,7 @@ def test_nothing_is_wider_than_the_screen(page, root, width):
 def test_a_run_that_is_written_goes_on_without_a_reload_or_a_jump(page, root):
     line = f"[...document.querySelectorAll('#runs tbody tr')][{NAMES}.indexOf('b')]"
     page.wait(f"{line}.textContent.includes('200 / 400')")
+    page.wait("document.querySelectorAll('.legend li').length === 3")  # the first drawing is there
     before = page.run(
         "window.mark = 1; return document.getElementById('runs').getBoundingClientRect().top"
     )

@@ -178,7 +178,7 @@ class ChartPanel {
       el("option", { value: "progress" }, "steps"), el("option", { value: "seconds" }, "time"));
     this.each = el("input", { type: "checkbox", id: "each", checked: state.eachSeed, onchange: () => { state.eachSeed = this.each.checked; this.update(); } });
     this.tools = [el("label", {}, "metric ", this.metric), el("label", {}, "over ", this.x), el("label", {}, this.each, " each seed")];
-    this.host = el("div", { className: "panels", id: "chart" });
+    this.host = el("div", { className: "panels", id: "chart" }, el("div", { className: "chart" })); // room for the first panel
     this.x.value = state.x;
     this.drawn = "";
     this.turn = 0;
