@@ -122,6 +122,19 @@ def test_quiet_false_shows_progress(capsys):
     assert "PPO on probe:constant" in capsys.readouterr().out
 
 
+def test_progress_in_python_is_on_standard_error_unless_quiet_or_in_a_worker(capsys, monkeypatch):
+    run = sterling.train("ppo", "probe:constant", **SMALL)
+    told = capsys.readouterr()
+    assert "PPO on probe:constant" in told.err
+    assert told.out == ""
+    assert repr(run).endswith(", in no folder)")
+    assert f"{run.result['steps']:,} steps" in repr(run)
+    sterling.train("ppo", "probe:constant", quiet=True, **SMALL)
+    monkeypatch.setattr("multiprocessing.parent_process", object)
+    sterling.train("ppo", "probe:constant", **SMALL)
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.slow
 def test_evaluate_compare_and_report_return_objects(runs, tmp_path):
     one, other = runs

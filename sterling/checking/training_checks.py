@@ -50,7 +50,7 @@ class TrainingRuns:
 
     def train(self, world: str, steps: int, seeds: Any, **how: Any) -> Any:
         """Train on a probe."""
-        given = {"evaluate_episodes": 0, **how, **self.fields}
+        given = {"evaluate_episodes": 0, "quiet": True, **how, **self.fields}
         return train(
             self.word, f"probe:{world}", steps=steps, seeds=seeds, envs=ENVS, preset=False, **given
         )
@@ -135,7 +135,7 @@ def _check_resumed(runs: TrainingRuns) -> str:
             else:
                 raise NotChecked("the run ended before it could be stopped")
             given = {} if isinstance(runs.word, str) else {"algorithm": runs.word}
-            resumed = resume(stopped, **given)
+            resumed = resume(stopped, quiet=True, **given)
     pairs = zip(
         jax.tree_util.tree_leaves_with_path(whole.agent.state),
         jax.tree.leaves(resumed.agent.state),

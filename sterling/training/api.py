@@ -136,10 +136,12 @@ def train(
             in the result: a number, "worst" or "exclude"); for a language model the fields of
             :class:`~sterling.training.config.run_options.LanguageSettings` (``model``, ``levels``,
             ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also write metrics to
-            OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet`` (False: show
-            progress; default True); every field of the Config, where a float field takes a schedule
-            too, as ``lr="linear:3e-4:0"`` (docs/schedules.md); and every option of the environment,
-            such as ``max_episode_steps=200``, if the Config has no such field.
+            OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet`` (default:
+            progress on standard error, none in worker processes; True: none; False: on standard
+            output); every field of the Config,
+            where a float field takes a schedule too, as ``lr="linear:3e-4:0"`` (docs/schedules.md);
+            and every option of the environment, such as ``max_episode_steps=200``, if the Config
+            has no such field.
 
     Raises:
         Mistake: a usage error, in one line.
@@ -213,7 +215,7 @@ def resume(
     schedules: Mapping[str, Any] | None = None,
     tensorboard: bool = False,
     wandb: str | None = None,
-    quiet: bool = True,
+    quiet: bool | None = None,
     **stops: Any,
 ) -> TrainedRun:
     """Resume a stopped run from its last checkpoint; return a finished run as it is.

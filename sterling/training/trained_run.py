@@ -13,7 +13,6 @@ import jax
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.channels import channel_columns
 from sterling.references.return_bounds import return_bounds
-from sterling.statistics.scores.headline import Headline
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
 from sterling.training.agent import Agent
@@ -38,6 +37,7 @@ from sterling.training.policy_player import Player
 from sterling.training.runtime import program_store
 from sterling.training.runtime.compilation import enable_compilation_cache
 from sterling.training.saving import checkpoint, run_folder
+from sterling.training.saving.run_text import run_text
 from sterling.training.steering.stop_conditions import TIME_IS_UP
 from sterling.types import Mistake, Spec
 
@@ -65,9 +65,7 @@ class TrainedRun:
         self._players: dict[Any, tuple[Agent, Player]] = {}  # of `policy`, by seed and explore
 
     def __repr__(self) -> str:
-        measured = self.result.get("final", {}).get("return")
-        score = Headline.from_json(measured) if measured else "not evaluated"
-        return f"TrainedRun({self.settings.title}, {self.settings.name}, return: {score})"
+        return run_text(self.settings, self.result, self.path)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the summary, the learning curve and the newest film."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,13 +18,15 @@ def requested_sinks(
     *,
     tensorboard: bool = False,
     wandb: str | None = None,
-    quiet: bool = True,
+    quiet: bool | None = None,
 ) -> Iterator[list[Sink]]:
     """Context manager with the sinks of a run in the folder ``out`` (None: it has none).
 
     ``about``: the run's title, its seeds, and its budget in steps and updates together. Raise
-    Mistake if ``tensorboard`` is asked for without a folder. Progress is closed at the end; the
-    run itself closes the other sinks.
+    Mistake if ``tensorboard`` is asked for without a folder. ``quiet``: None writes progress to
+    standard error, but not in processes that another Python process started; False writes it to
+    standard output, as the command line does. Progress is closed at the end; the run itself closes
+    the other sinks.
     """
     made: list[Sink] = []
     if tensorboard:
@@ -32,11 +35,13 @@ def requested_sinks(
         made.append(TensorBoard(out / "tensorboard"))
     if wandb:
         made.append(WeightsAndBiases(wandb, name=None if out is None else out.name))
-    if quiet:
+    if multiprocessing.parent_process() is not None if quiet is None else quiet:
         yield made
         return
+    from sterling.report.live.console import PlainConsole
     from sterling.report.live.live_progress import Progress
 
     title, seeds, budget = about
-    with contextlib.closing(Progress(budget, seeds, title)) as progress:
+    console = PlainConsole(stderr=quiet is None)
+    with contextlib.closing(Progress(budget, seeds, title, console)) as progress:
         yield [*made, progress]

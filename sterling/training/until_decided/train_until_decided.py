@@ -110,10 +110,12 @@ def _train_look(question: Question, each: Contender, path: Path, watch: SinkMake
     out = path / each.label / f"{look:02d}"
     sinks = watch(each, seeds) if watch else ()
     if (out / "config.json").exists():
-        resume(out, sinks=sinks)
+        resume(out, sinks=sinks, quiet=True)
     else:
         options = {**question.options, **each.fields, "steps": question.steps, "seeds": seeds}
-        train(each.algorithm, question.environment, out=out, sinks=sinks, **options)
+        train(
+            each.algorithm, question.environment, out=out, sinks=sinks, **{"quiet": True, **options}
+        )
     if run_folder.read_result(out) is None:  # no disk space for its result, as a notice has said
         raise SystemExit(EXIT_RESUMABLE)
 
