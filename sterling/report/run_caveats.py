@@ -71,13 +71,14 @@ def collect_cautions(
     """
     cautions = list(notes)
     for group in groups:
-        cautions += _group_cautions(group, failed, group.environment in said)
+        cautions += _group_cautions(group, failed)
+    cautions += _unseen_cautions([one for one in groups if one.environment not in said])
     for world in unique_environments(groups):
         cautions += _environment_cautions([one for one in groups if one.environment == world])
     return cautions + _overall_cautions([one for group in groups for one in group.results])
 
 
-def _group_cautions(group: RunGroup, failed: FailedRule, is_said: bool) -> list[str]:
+def _group_cautions(group: RunGroup, failed: FailedRule) -> list[str]:
     name, n = f"{group.label} on {group.environment}", int(np.isfinite(group.scores).sum())
     cautions = []
     if group.failed:
@@ -92,8 +93,6 @@ def _group_cautions(group: RunGroup, failed: FailedRule, is_said: bool) -> list[
         cautions.append(
             f"{name} rests on {n} seeds; with fewer than {FEW_SEEDS}, intervals are wide."
         )
-    unseen = "" if is_said else _unseen_caution(group, n)
-    cautions += [f"{name}: {unseen}."] if unseen else []
     unended = sum(sum(one.result.get("unended", ())) for one in group.results)
     if unended:
         cautions.append(f"{name}: {pluralise(unended, 'evaluation episode')} did not end.")
@@ -105,12 +104,20 @@ def _group_cautions(group: RunGroup, failed: FailedRule, is_said: bool) -> list[
     return cautions
 
 
-def _unseen_caution(group: RunGroup, n: int) -> str:
-    """Return the sentence that says what so many seeds cannot exclude; "" if the interval does."""
-    if n < 2:
-        return ""
-    made = headline([float(x) for x in group.scores], failed="exclude", within=group.within)
-    return made.caution
+def _unseen_cautions(groups: Sequence[RunGroup]) -> list[str]:
+    """Return what so many seeds cannot exclude, each sentence once, with the runs it is about if it
+    is not about all; none for runs whose interval says it."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        if np.isfinite(group.scores).sum() > 1:
+            scores = [float(x) for x in group.scores]
+            made = headline(scores, failed="exclude", within=group.within)
+            found.setdefault(made.caution, []).append(f"{group.label} on {group.environment}")
+    found.pop("", None)
+    of_all = len(next(iter(found.values()), [])) == len(groups) > 1
+    return [
+        f"{said}." if of_all else f"{join_words(names)}: {said}." for said, names in found.items()
+    ]
 
 
 def _failed_rule_text(failed: FailedRule) -> str:
