@@ -261,7 +261,7 @@ def extras(
         found["weight"] = rng.uniform(0.3, 1.0, shape) + wrong
     if getattr(needs, "labels", None) is not None:
         found["preference"] = np.array([0.0, 1.0, 0.5, 1.0, 0.0, 1.0])[: shape[0]]
-    if getattr(needs, "place", False):
+    if "place" in getattr(needs, "add", ()):
         found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
     if "next_action" in getattr(needs, "add", ()):
         found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
