@@ -288,7 +288,7 @@ def test_mbpo_refuses_what_it_cannot_imagine():
     ("asked", "said"),
     [
         ({"priority": 0.6}, "imagined rows are drawn uniformly.* remove priority from the feed"),
-        ({"place": True}, "imagined rows are drawn uniformly.* remove place from the feed"),
+        ({"add": ("place",)}, "imagined rows are drawn uniformly.* remove place from the feed"),
         (
             {"length": 4},
             "asks for 4 consecutive imagined rows, but a branch has 3; set length to at most 3",

@@ -159,7 +159,7 @@ def test_player_acts_without_an_environment(tmp_path, capsys):
         tmp_path / "log"
     )
     few = {"updates": 300, "lr": 0.01, "batch": 16, "width": 8, "evaluate_episodes": 0}
-    sterling.train("bc", data=log, out=tmp_path / "run", **few)
+    sterling.train("bc", data=log, out=tmp_path / "run", quiet=True, **few)
     shutil.rmtree(log)
     run = sterling.load(tmp_path / "run")
     np.testing.assert_allclose(run.policy(np.zeros(3)), [2.0, 6.0], atol=0.5)
