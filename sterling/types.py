@@ -171,7 +171,7 @@ class Algorithm(Protocol):
         recall(state, past, obs, key, explore) -> (action, memory, extras)
 
     Rollouts of the latter have ``extras["begins"]``, the rows in which the memory was reset, and
-    ``start``, the past before the first row.
+    ``start``, the past before the first row; so have batches of a replay whose needs keep "memory".
 
     For each feed of ``needs`` it has a function that learns from the batches: ``learn``, or
     ``learn_NAME`` if the feed has a name. A call learns from one rollout, or makes one update from

@@ -19,7 +19,7 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
 }
 # what rows say of the actor's memory, also where they are masked
-MEMORY_EXTRAS = ("memory", "begins")
+MEMORY_EXTRAS = ("begins",)
 OBS_SPACE = spaces.Box(-10.0, 10.0, (3,), np.float32)
 
 

@@ -234,18 +234,16 @@ def stretches(
     needs: Feed, garbage: float, allowed: bool, remembered: int, continuous: bool
 ) -> Record:
     """Return stretches ``(batch, time, ...)``: rollouts of so many environments side by side, whose
-    rows say what was remembered after them. The first of them, as drawn, count for nothing."""
+    pasts say what was remembered before them."""
     rollout = Rollouts(needs.length)
     rows = make_batch(rollout, continuous, garbage=garbage, allowed=allowed, remembered=remembered)
     rng, batch = np.random.default_rng(8), needs.batch
     assert batch == ENVS
-    memory = rng.normal(size=(rollout.length, batch, remembered)).astype(np.float32)
-    begins = rows.extras.get("begins")
-    kept = {"begins": begins, "memory": jnp.asarray(memory)} if remembered else {}
+    kept, start = ({"begins": rows.extras["begins"]}, rows.start) if remembered else ({}, None)
     rows = dataclasses.replace(rows, extras=kept, start=None)
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     weight = jnp.asarray(rng.uniform(0.3, 1.0, batch), jnp.float32)
-    return dataclasses.replace(rows, extras={**rows.extras, "weight": weight})
+    return dataclasses.replace(rows, extras={**rows.extras, "weight": weight}, start=start)
 
 
 def extras(

@@ -12,9 +12,8 @@ Replay in Distributed Reinforcement Learning", ICLR).
                 e_i = e^(1 + spread i / (N - 1)) in environment i of N        (Horgan 2018, Ape-X)
 
 Q' is the target network, copied from Q every ``target_period`` updates; it has its own memory. A
-sequence is one row for the previous action and reward, then ``burn_in`` rows that only bring the
-memory up to date, starting from the recorded memory, then ``length`` rows that are learned from.
-Gradients stop at the end of the burn-in.
+sequence is ``burn_in`` rows that only bring the memory up to date, starting from the recorded past,
+then ``length`` rows that are learned from. Gradients stop at the end of the burn-in.
 
 Epsilon differs between environments and is never annealed, so that from the first update on some
 episodes follow the policy closely, and the run's budget changes nothing.
@@ -112,16 +111,15 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Needs:
-    """Ask for replayed sequences, with the memory recorded after each row."""
+    """Ask for replayed sequences, and for the memory before each."""
     feed = Feed(
         batch=config.batch,
         updates=config.learn,
-        length=1 + config.burn_in + config.length,
+        length=config.burn_in + config.length,
         priority=config.priority or 0.0,
         correction=float(config.correction) if config.priority else 1.0,
     )
-    recorded = ("begins", "memory")
-    return Needs(config.collect, (feed,), config.capacity, config.warmup, recorded)
+    return Needs(config.collect, (feed,), config.capacity, config.warmup, ("begins", "memory"))
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
@@ -161,7 +159,7 @@ def recall(
     )
     draw = jax.random.uniform(random_keys.fold(key, "wander"), greedy.shape)
     is_random = draw < epsilon(state.config, greedy.shape[0])
-    return jnp.where(is_random, random_action, greedy), hidden, {"memory": hidden}
+    return jnp.where(is_random, random_action, greedy), hidden, {}
 
 
 def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
@@ -188,7 +186,7 @@ def loss(
 ) -> tuple[Float[Array, ""], tuple[dict[str, Float[Array, ""]], Float[Array, "batch"]]]:
     """Return L of the module docstring on a batch, metrics, and each sequence's priority p."""
     rows = time_major(batch)
-    learned = jax.tree.map(lambda x: x[1 + config.burn_in :], rows)
+    learned = jax.tree.map(lambda x: x[config.burn_in :], dataclasses.replace(rows, start=None))
     all_obs = jax.tree.map(
         lambda x, after: jnp.concatenate([x, after[-1:]]), learned.obs, learned.next_obs
     )
@@ -217,16 +215,18 @@ def loss(
 def unroll_memory(net: Nets, rows: Record, burn_in: int) -> Float[Array, "time batch width"]:
     """Return the features of h of each learned row ``(time, batch, ...)``, and of the observation
     after the last.
-    The sequence's first row only gives its recorded memory, its action and its reward."""
-    following_obs = jax.tree.map(
-        lambda x, after: jnp.concatenate([x[1:], after[-1:]]), rows.obs, rows.next_obs
-    )
-    begins, memory = rows.extras["begins"], rows.extras["memory"][:1]
+    ``rows.start`` is the past before the first row."""
+    obs = jax.tree.map(lambda x, after: jnp.concatenate([x, after[-1:]]), rows.obs, rows.next_obs)
+    past, begins = rows.start, rows.extras["begins"]
     # the last row's successor belongs to the same episode, if that row is valid
-    begins = jnp.concatenate([begins[1:], jnp.zeros_like(begins[:1])])
-    inputs = net.inputs(following_obs, rows.action, rows.reward, begins)
-    before = net.memory.unroll(memory[0], inputs[:burn_in], begins[:burn_in])
-    start = jax.lax.stop_gradient(jnp.concatenate([memory, before])[-1])
+    begins = jnp.concatenate([begins, jnp.zeros_like(begins[:1])])
+    action, reward = (
+        jnp.concatenate([before[None], each])
+        for before, each in ((past.action, rows.action), (past.reward, rows.reward))
+    )
+    inputs = net.inputs(obs, action, reward, begins)
+    burnt = net.memory.unroll(past.memory, inputs[:burn_in], begins[:burn_in])
+    start = jax.lax.stop_gradient(jnp.concatenate([past.memory[None], burnt])[-1])
     return net.unroll(start, inputs[burn_in:], begins[burn_in:])
 
 
@@ -237,10 +237,11 @@ def epsilon(config: Config, envs: int) -> Float[Array, "env"]:
 
 
 def time_major(batch: Record) -> Record:
-    """Return the sequences with time as the first axis, ``(time, batch, ...)``."""
-    extras = {name: batch.extras[name] for name in ("begins", "memory")}
-    rows = dataclasses.replace(batch, extras=extras)
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    """Return the sequences with time as the first axis, ``(time, batch, ...)``; the past before
+    them stays as it is."""
+    rows = dataclasses.replace(batch, extras={"begins": batch.extras["begins"]}, start=None)
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    return dataclasses.replace(rows, start=batch.start)
 
 
 def _rescale(x: Float[Array, "..."], config: Config) -> Float[Array, "..."]:

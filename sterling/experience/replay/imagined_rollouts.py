@@ -107,7 +107,7 @@ class DreamDraws(eqx.Module):
             place = place.ahead(feed.length, self.dreams.rows)
         dreamt = window_transitions(self.dreams, feed, place, extras={}, keep=False)
         extras = {name: real.extras[name] for name in dreamt.extras}
-        both = dataclasses.replace(real, extras=extras), dreamt
+        both = dataclasses.replace(real, extras=extras, start=None), dreamt
         return jax.tree.map(lambda *each: jnp.concatenate(each), *both)
 
     def heed(self, feed: Feed, feedback: PyTree, signals: Signals, batch: Record) -> PyTree:

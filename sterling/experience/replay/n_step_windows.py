@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling.equations.value_losses import n_step_return
+from sterling.experience.replay.kept_extras import PAST
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import WindowRows
 from sterling.types import Action, Feed, Record
@@ -103,7 +104,8 @@ def _kept_extras(ring: Ring, window: Place, ahead: tuple[Array, Array]) -> dict[
     are summed over the window, as rewards are."""
     made: dict[str, Array] = {}
     axes = window.row.ndim
-    for name, each in ring.kept(window).items():
+    names = [name for name in ring.kept_names if not name.startswith(PAST)]
+    for name, each in ring.kept(window, names).items() if names else ():
         if name not in ring.summed:
             made[name] = jnp.take(each, 0, axes - 1)
             continue

@@ -14,8 +14,13 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor
-from sterling.experience import acting
 from sterling.experience.batch_draws import Due, SourceWrapper, every_feed
+from sterling.experience.replay.kept_extras import (
+    empty_extras,
+    keeps_actor_extras,
+    past_form,
+    recording,
+)
 from sterling.experience.replay.priority_tree import Priorities, SumTree
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws
@@ -36,7 +41,8 @@ class Replay(SourceWrapper, eqx.Module):
     (replay_sampling.py).
 
     Masked rows are stored too, because they hold final observations. Of the rows' extras those
-    named in ``needs.keep`` are stored: the actor's, and the world's channels.
+    named in ``needs.keep`` are stored: the actor's, the world's channels, and with "memory" the
+    past before each row.
     """
 
     source: Rollout | GuidedRollout | Around
@@ -44,6 +50,7 @@ class Replay(SourceWrapper, eqx.Module):
     priorities: Priorities | None
     needs: AnyNeeds = eqx.field(static=True)
     relabel: Relabeller | None = None  # relabels windows whenever they are drawn
+    past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
 
     @classmethod
     def create(
@@ -76,7 +83,8 @@ class Replay(SourceWrapper, eqx.Module):
         if steps is not None:
             rows = min(rows, _next_power_of_two(steps // envs + least + SPARE_ROWS))
         action, _ = eqx.filter_eval_shape(RandomActor(None, world).act, source.obs, keys, True)
-        kept = _empty_extras(needs.keep, source, actor, keys)
+        form = past_form(needs, actor, world, keys)
+        kept = empty_extras(needs, source, actor, keys)
         channels = world.spec.channels
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
         ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
@@ -86,7 +94,7 @@ class Replay(SourceWrapper, eqx.Module):
             size = rows * envs
             priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
         empty, change = _with_relabeller(ring(), relabel)
-        return cls(source, empty, priorities, needs, change)
+        return cls(source, empty, priorities, needs, change, form)
 
     @property
     def world(self) -> World:
@@ -149,10 +157,10 @@ class Replay(SourceWrapper, eqx.Module):
 
         Outside a compiled program this donates the buffer's memory: do not use the old one again.
         """
-        source, rows = self.source.live(agent, keys)
+        source, rows = self.source.live(recording(agent, self.needs), keys)
         kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
         fresh = rows if self.needs.has_feed(FRESH) else None
-        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2])
+        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form)
         return self._with_parts(source, kept), draws
 
     def with_feedback(self, feedback: Priorities | None) -> Replay:
@@ -169,10 +177,10 @@ class Replay(SourceWrapper, eqx.Module):
         steps = -(-self.needs.warmup // self.world.spec.envs)
         if not steps:
             return self
-        actor = agent
+        actor = recording(agent, self.needs)
         if chance:
-            recorded = _keeps_actor_extras(self.needs, self.world)
-            actor = RandomActor(agent, self.world, recorded)
+            recorded = keeps_actor_extras(self.needs, self.world)
+            actor = RandomActor(actor, self.world, recorded)
         if self.world.traced:
             return _warm_compiled((actor, keys, steps), self)
         replay = self
@@ -224,37 +232,6 @@ def _with_relabeller(
 ) -> tuple[Ring, Relabeller | None]:
     """Return the ring, and its relabeller if there is one."""
     return ring, None if relabel is None else relabel(ring)
-
-
-def _keeps_actor_extras(needs: AnyNeeds, world: World) -> bool:
-    """Whether ``needs.keep`` names extras that only the actor can provide."""
-    return any(name not in world.spec.channels for name in needs.keep)
-
-
-def _empty_extras(
-    names: tuple[str, ...],
-    source: Rollout | GuidedRollout | Around,
-    actor: Actor | None,
-    keys: Key[Array, "seed"],
-) -> dict[str, Array]:
-    """Return zeros like the extras to be stored; Mistake if nothing records one of them."""
-    if not names:
-        return {}
-    world, own = source.world, {}
-    if actor is not None:
-        seen = (source.past, source.obs)
-        own = eqx.filter_eval_shape(acting.choose, actor, *seen, keys, True)[2]
-    own = {**own, **getattr(source, "recorded", {})}
-    shape = (world.seeds, world.spec.envs)
-    known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
-    known |= {name: each.shape for name, each in own.items()}
-    for name in names:
-        if name not in known:
-            raise Mistake(
-                f"keep names {name!r}, but the recorded extras are {', '.join(known) or 'none'}; "
-                "use one of those"
-            )
-    return {name: jnp.zeros(known[name], getattr(own.get(name), "dtype", None)) for name in names}
 
 
 def _prioritised_feed(needs: AnyNeeds) -> Feed | None:

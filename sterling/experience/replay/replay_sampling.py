@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
+from sterling.experience.replay.kept_extras import read_past
 from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
 from sterling.experience.replay.priority_tree import Priorities
 from sterling.experience.replay.ring_buffer import Place, Ring
@@ -40,6 +42,7 @@ class ReplayDraws(eqx.Module):
     needs: AnyNeeds = eqx.field(static=True)
     fresh: Record | None = None  # the rows collected last, for feeds of fresh rows
     relabel: Relabeller | None = None  # relabels windows before they are summed
+    past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -91,11 +94,12 @@ class ReplayDraws(eqx.Module):
         envs = self.ring.words.shape[2]
         start = jnp.maximum(number, 0)
         place, known = Place(seed, start // envs, start % envs), number >= 0
+        begun = read_past(self.past_form, self.ring, place)
         if own.length:
             place, known = place.ahead(own.length, self.ring.rows), known[:, None]
         keep = bool(self.needs.keep)
         batch = window_transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)
-        return dataclasses.replace(batch, mask=batch.mask & known)
+        return dataclasses.replace(batch, mask=batch.mask & known, start=begun)
 
     def heed(
         self, feed: Feed, feedback: Priorities | None, signals: Signals, batch: Record

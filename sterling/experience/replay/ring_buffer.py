@@ -1,15 +1,14 @@
 """A ring buffer of rows, packed so that adding and reading cost a few operations.
 
 Numbers are bit-cast into one array of 32-bit words, the arrays of a row side by side; large byte
-arrays (pictures, grids) have arrays of their own. A row's next observation is not stored: it is the
-observation of the row after it. The row at ``head``, which is overwritten next, already holds the
-newest row's next observation, and nothing else.
+arrays (pictures, grids) have their own. A row's next observation is not stored: it is that of the
+row after it. The row at ``head``, overwritten next, holds the newest row's next observation alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -217,9 +216,11 @@ class Ring(eqx.Module):
         """Return the actions."""
         return jax.tree.unflatten(self.structures[1], self._read(self.action_parts, place))
 
-    def kept(self, place: Place) -> dict[str, Shaped[Array, "..."]]:
-        """Return the stored extras by name."""
-        return dict(zip(self.kept_names, self._read(self.kept_parts, place), strict=True))
+    def kept(self, place: Place, names: Collection[str] = ()) -> dict[str, Shaped[Array, "..."]]:
+        """Return the stored extras by name, those of ``names`` (in the ring's order) or all."""
+        every = dict(zip(self.kept_names, self.kept_parts, strict=True))
+        parts = {name: every[name] for name in every if not names or name in names}
+        return dict(zip(parts, self._read(tuple(parts.values()), place), strict=True))
 
     def _read(self, parts: tuple[RowPart, ...], place: Place) -> list[Array]:
         shape = jnp.broadcast_shapes(*(x.shape for x in place))

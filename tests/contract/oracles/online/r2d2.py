@@ -16,7 +16,7 @@ from oracles.pieces.slopes import gradient
 def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, dict]:
     """Learn from stretches ``(batch, time, ...)``."""
     y, start = targets(state, batch, config), memories(state, ".net", batch, config["burn_in"])[-1]
-    first = 1 + config["burn_in"]
+    first = config["burn_in"]
     action, mask = batch["action"][:, first:], batch["mask"][:, first:]
     rows = np.indices(action.shape)
 
@@ -44,7 +44,7 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
 
 def targets(state: Leaves, batch: Any, config: dict) -> np.ndarray:
     """Return y of every row that is learned from, by going ahead from it row after row."""
-    first, gamma = 1 + config["burn_in"], config["gamma"]
+    first, gamma = config["burn_in"], config["gamma"]
     online, slow = (values(state, net, batch, config) for net in (".net", ".target"))
     if "allowed" in batch:
         seen = np.concatenate([batch["allowed"], batch["next_allowed"][:, -1:]], 1)[:, first:]
@@ -74,14 +74,17 @@ def memories(
     start: np.ndarray | None = None,
     begin: int = 0,
 ) -> list[np.ndarray]:
-    """Return the memory that row ``begin`` leaves behind (``start``, or for the first row what it
-    says), and those of so many rows after it."""
-    found = [batch["memory"][:, 0] if start is None else start]
-    for row in range(begin + 1, begin + 1 + rows):
+    """Return the memory before row ``begin`` (``start``, or before the first row what the batch
+    says), and those that so many rows from it on leave behind."""
+    found = [batch["start_memory"] if start is None else start]
+    for row in range(begin, begin + rows):
         is_final = row == batch["reward"].shape[1]
         obs = batch["next_obs"][:, -1] if is_final else batch["obs"][:, row]
         begins = np.zeros(len(obs), bool) if is_final else batch["begins"][:, row]
-        before = (batch[name][:, row - 1] for name in ("action", "reward"))
+        before = (
+            batch[name][:, row - 1] if row else batch[f"start_{name}"]
+            for name in ("action", "reward")
+        )
         hidden = np.where(begins[:, None], 0.0, found[-1])
         found.append(after(state, net, hidden, (obs, *before), begins))
     return found

@@ -1,0 +1,97 @@
+"""The extras of rows that a replay keeps: the actor's, the world's channels, and for an actor with
+a memory the whole past before each row, so that a sequence knows how its first row began."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTreeDef
+
+from sterling.actor import Actor, Past
+from sterling.experience import acting
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.types import Action, AnyNeeds, Mistake, Obs, World
+
+MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
+PAST = "past/"  # the extras that hold the leaves of a past
+
+
+class PastRecorder(eqx.Module):
+    """Acts as ``actor``, which has a memory, and records the past before each row."""
+
+    actor: Any
+
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> Any:
+        """Return the actor's initial memory."""
+        return acting.initial_memory(self.actor, envs, keys)
+
+    def recall(
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, Any, dict[str, Array]]:
+        """Return the actor's action and memory, and its extras with those of the past."""
+        action, memory, extras = acting.choose(self.actor, past, obs, keys, explore)
+        leaves = enumerate(jax.tree.leaves(past))
+        return action, memory, {**extras, **{f"{PAST}{at}": jnp.asarray(x) for at, x in leaves}}
+
+
+def recording(actor: Any, needs: AnyNeeds) -> Any:
+    """Return the actor, recording what ``needs`` keep of its memory."""
+    return PastRecorder(actor) if MEMORY in needs.keep else actor
+
+
+def past_form(needs: AnyNeeds, actor: Actor | None, world: World, keys: Any) -> PyTreeDef | None:
+    """Return the structure of the pasts that are kept; None if none are. Raise :class:`Mistake` for
+    an actor without a memory."""
+    if MEMORY not in needs.keep:
+        return None
+    shape = (world.seeds, world.spec.envs)
+    past = eqx.filter_eval_shape(acting.initial_past, actor, world.spec.action, shape, keys)
+    if past is None:
+        raise Mistake(
+            f"keep names {MEMORY!r}, but the algorithm has no memory. Leave it out, or write "
+            "memory and recall"
+        )
+    return jax.tree.structure(past)
+
+
+def read_past(form: PyTreeDef | None, ring: Ring, place: Place) -> Past | None:
+    """Return the pasts before the rows at ``place``; None if none are kept."""
+    if form is None:
+        return None
+    kept = ring.kept(place, [f"{PAST}{at}" for at in range(form.num_leaves)])
+    past: Past = jax.tree.unflatten(form, list(kept.values()))
+    return past
+
+
+def keeps_actor_extras(needs: AnyNeeds, world: World) -> bool:
+    """Whether ``needs.keep`` names extras that only the actor can provide."""
+    return any(name not in world.spec.channels for name in needs.keep)
+
+
+def empty_extras(
+    needs: AnyNeeds, source: Any, actor: Actor | None, keys: Key[Array, "seed"]
+) -> dict[str, Array]:
+    """Return zeros like the extras to be stored; Mistake if nothing records one of them."""
+    if not needs.keep:
+        return {}
+    world, own = source.world, {}
+    if actor is not None:
+        seen = (source.past, source.obs)
+        own = eqx.filter_eval_shape(acting.choose, recording(actor, needs), *seen, keys, True)[2]
+    own = {**own, **getattr(source, "recorded", {})}
+    shape = (world.seeds, world.spec.envs)
+    known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
+    known |= {name: each.shape for name, each in own.items()}
+    names = [name for name in needs.keep if name != MEMORY]
+    for name in names:
+        if name not in known:
+            others = [each for each in known if not each.startswith(PAST)]
+            raise Mistake(
+                f"keep names {name!r}, but the recorded extras are {', '.join(others) or 'none'}; "
+                "use one of those"
+            )
+    names += [name for name in known if name.startswith(PAST)]
+    return {name: jnp.zeros(known[name], getattr(own.get(name), "dtype", None)) for name in names}
