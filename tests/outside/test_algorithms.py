@@ -10,6 +10,7 @@ import sterling
 from sterling import algorithms
 from sterling.algorithms.online import ppo
 from sterling.algorithms.user_algorithm import require_algorithm
+from sterling.cli import main
 from sterling.cli_options import parse_command_line
 from sterling.commands import train
 from sterling.commands.options import algorithm_options
@@ -242,3 +243,26 @@ def test_user_algorithm_with_invalid_feeds_is_refused(feeds, said):
     )
     with pytest.raises(Mistake, match=said):
         require_algorithm(made, "mine")
+
+
+@pytest.mark.parametrize("name", ["seeds", "out", "steps", "data", "env", "config", "quiet"])
+def test_config_field_named_like_an_option_of_the_run_is_refused_in_one_line(
+    name, tmp_path, capsys
+):
+    lines = [
+        "from sterling.algorithms.online import ppo",
+        "from sterling.algorithms.online.ppo import *",
+        "from sterling.types import config",
+        "@config",
+        "class Config(ppo.Config):",
+        f"    {name}: int = 1  # a clash",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(lines) + "\n")
+    assert main(["train", f"{tmp_path}/mine.py", "probe:both", "--steps", "4_096"]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"sterling: The Config has a field '{name}', which is an option of the command. Rename the "
+        "field.\n"
+    )
+    with pytest.raises(Mistake, match=f"field '{name}', which is an argument of every run"):
+        sterling.train(f"{tmp_path}/mine.py", "probe:both", steps=4_096)

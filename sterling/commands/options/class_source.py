@@ -20,6 +20,7 @@ from sterling.commands.options import option_values
 from sterling.field_types import SIZES_TYPE, plain_type
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import parse_literal
+from sterling.system.mistake import Mistake
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,14 @@ class ConfigField:
             read, options["metavar"] = _value_reader(self.kind)
             options["type"] = _value_or_range(read) if ranges else read
             options["metavar"] += "|RANGE" if ranges else ""
-        group.add_argument("--" + self.name.replace("_", "-"), **options)
+        option = "--" + self.name.replace("_", "-")
+        taken = {action.dest for action in group._actions}
+        if self.name in taken or option in group._option_string_actions:
+            raise Mistake(
+                f"The Config has a field {self.name!r}, which is an option of the command. Rename "
+                "the field."
+            )
+        group.add_argument(option, **options)
 
 
 class FoundClass(NamedTuple):

@@ -38,6 +38,8 @@ TRAIN_ARGUMENTS = (  # all but the fields of the Config and the options of the e
     *(*LOG_OPTIONS, *GUIDE_OPTIONS, *SPEECH_OPTIONS, *OUTPUT_OPTIONS),
 )
 
+UNSTORED_ARGUMENTS = ("config", "env", "sinks", "callbacks")  # arguments of ``train``, too
+
 
 def train_arguments(config: str | Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a run: those given, and below them those of the file ``config``.
@@ -107,6 +109,17 @@ def environment_option_names(environment: Any) -> set[str] | None:
         return set()  # the run itself says what is wrong with its environment
 
 
+def check_field_names(algorithm: str, fields: Iterable[str]) -> None:
+    """Raise Mistake for a field of a Config that is named like an argument of every run, which is
+    never the field's."""
+    for name in fields:
+        if name in (*TRAIN_ARGUMENTS, *UNSTORED_ARGUMENTS):
+            raise Mistake(
+                f"{algorithm}: the Config has a field {name!r}, which is an argument of every run. "
+                "Rename the field."
+            )
+
+
 def sort_options(
     algorithm: Any, environment: Any, options: Mapping[str, Any], others: Iterable[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,6 +130,7 @@ def sort_options(
     may be meant.
     """
     fields = config_names(algorithm)
+    check_field_names(user_imports.short_name(algorithms.reference_to(algorithm)), fields)
     own = {name: value for name, value in options.items() if name in fields}
     left = {name: value for name, value in options.items() if name not in fields}
     known = environment_option_names(environment) if left else set()
