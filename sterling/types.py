@@ -121,6 +121,8 @@ class Spec:
     judge: Callable[[Any, Any], tuple[Any, Any]] | None = (
         None  # of goals: see sterling/problem/goal_obs.py
     )
+    limit: int | None = None  # steps after which an episode is truncated; None: never, or unknown
+    alternating: bool = False  # whether two sides of a zero-sum game move in turn
     # entries of obs that policies do not get, and whether critics do, of algorithms whose critics
     # can: see sterling/problem/critic_only_obs.py
     unseen: tuple[str, ...] = ()

@@ -116,12 +116,13 @@ class Dataset:
 
     @property
     def spec(self) -> Spec:
-        """Return the spaces as an agent sees them, which :meth:`transitions` follows."""
+        """Return the spaces as an agent sees them, which :meth:`transitions` follows, and the time
+        limit as far as the metadata says it."""
         obs, action = (
             space_json.agent_obs_space(self.obs_space),
             space_json.action_space_for_agent(self.action_space),
         )
-        return Spec(obs, action)
+        return Spec(obs, action, limit=self.facts.limit)
 
     def __len__(self) -> int:
         return self.episodes

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 from jaxtyping import Int
 
@@ -37,6 +38,15 @@ class Facts:
     # of datasets from tables: "obs" and "action" -> the column of each number; "action=COLUMN" ->
     # the texts or numbers that its choices are in the table
     labels: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def limit(self) -> int | None:
+        """The steps after which the environment truncated an episode: its option
+        ``max_episode_steps``, or else what Gymnasium registered; None if never, or unknown."""
+        known = gymnasium.registry.get(self.environment)
+        usual = known.max_episode_steps if known is not None else None
+        given = self.options.get("max_episode_steps", usual)
+        return int(given) if given is not None and given > 0 else None  # 0 and -1: never
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values under the fields' names; labels only where there are any."""

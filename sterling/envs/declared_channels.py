@@ -50,7 +50,7 @@ def make_spec(
     """Return the ``Spec`` of a world of environments with this description."""
     channels = complete_channels(description, wanted, name)
     agents = Agents(description.agents) if description.agents else None
-    beside: Any = {"channels": channels, "agents": agents}
+    beside: Any = {"channels": channels, "agents": agents, "limit": description.limit}
     beside["unseen"] = check_unseen(description.unseen, description.obs)
     return Spec(description.obs, agent_action_space(description.action), envs, **beside)
 

@@ -47,6 +47,8 @@ class Task(Protocol):
     In a game of two sides that move in turn, where the reward is the mover's, ``alternating`` is
     True: the discount is -1 while the game continues, because what the other side gains is lost.
     ``evaluation_task`` is the task for evaluation, if it is another one; it has the same spaces.
+    A task that truncates its own episodes says after how many steps in ``max_episode_steps``, so
+    that learners know it (``Spec.limit``).
 
     A task of several agents has an attribute ``agents``, their names: its spaces have an axis of
     agents (``sterling.problem.agent_axis.joint``), and its reward has one entry per agent. The
@@ -114,16 +116,18 @@ class TracedWorld:
             raise Mistake(f"Unknown strategy {strategy!r}. Use 'vmap' or 'map'.")
         if limit < 0:
             raise Mistake(f"A time limit of {limit} steps is not possible. Use 0 for no limit.")
+        # agents are told of the task that they are trained in, also where they are evaluated
+        known: Any = {"limit": _shown_limit(task, limit), "alternating": _is_alternating(task)}
         if purpose.partition("/")[0] == "evaluate":
             task = getattr(task, "evaluation_task", task)
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
-        self.alternating = bool(getattr(task, "alternating", False))
         self._channels = check_channels(dict(getattr(task, "channels", {})))
         agents = task_agents(task)
         channels = self._channels if agents is None else agents.channels | self._channels
         parts: Any = {"channels": channels, "agents": agents, "judge": goal_judge(task)}
         parts["unseen"] = task_unseen(task)
-        self.spec = Spec(task.obs, task.action, envs, **parts)
+        self.spec = Spec(task.obs, task.action, envs, **parts, **known)
+        self._alternating = _is_alternating(task)
         usual = getattr(task, "levels", 0) if isinstance(task, TaskWithLevels) else 0
         count = usual if levels is None else levels
         check_whole_number("levels", count, 0)
@@ -192,7 +196,7 @@ class TracedWorld:
         step = Step(
             tree_where(resetting, first_obs, obs),
             jnp.where(resetting, 0.0, reward.astype(jnp.float32)),
-            -discount if self.alternating else discount,
+            -discount if self._alternating else discount,
             last,
             ~resetting,
             channels={name: jnp.where(resetting, 0.0, value) for name, value in reported.items()},
@@ -219,6 +223,18 @@ class TracedWorld:
     def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
         """Return one key per env, which does not depend on the number of envs."""
         return random_keys.split(key, "env", self.spec.envs)
+
+
+def _is_alternating(task: Any) -> bool:
+    return bool(getattr(task, "alternating", False))
+
+
+def _shown_limit(task: Any, limit: int) -> int | None:
+    """Return the smaller of the world's time limit and the task's own; 0 and None: no limit."""
+    own = getattr(task, "max_episode_steps", None)
+    if own is not None:
+        check_whole_number("The task's max_episode_steps", own, 0)
+    return min((int(each) for each in (limit, own) if each), default=None)
 
 
 def task_agents(task: Any) -> Agents | None:

@@ -31,8 +31,6 @@ class Wrapper:
         self.world, self.spec = world, world.spec if spec is None else spec
         self.seeds, self.traced, self.exact = world.seeds, world.traced, world.exact
         self.stack = getattr(world, "stack", 1) if stack is None else stack
-        # whether it is a game of two sides that move in turn
-        self.alternating = getattr(world, "alternating", False)
         self._np: Any = jnp if world.traced else np
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
@@ -157,7 +155,9 @@ class ActionRepeat(Wrapper):
                 "Give EnvPool frame_skip=..., or wrap the Gymnasium environment itself."
             )
         # goals achieved between two outer steps are not observed, so they cannot be judged anew
-        super().__init__(world, dataclasses.replace(world.spec, judge=None))
+        limit = world.spec.limit
+        limit = None if limit is None else -(-limit // times)
+        super().__init__(world, dataclasses.replace(world.spec, judge=None, limit=limit))
         self._times = times
 
     def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
@@ -219,7 +219,8 @@ class TimeLimit(Wrapper):
                 "TimeLimit cannot reset one env of this world. "
                 "Give the environment max_episode_steps=... instead."
             )
-        super().__init__(world)
+        limit = steps if world.spec.limit is None else min(steps, world.spec.limit)
+        super().__init__(world, dataclasses.replace(world.spec, limit=limit))
         self._steps = steps
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[LimitState, Obs]:

@@ -1,11 +1,14 @@
 """A log that does not say its spaces is learned from in the world's; one that does must agree."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import sterling
 from sterling.data import Dataset
+from sterling.data.dataset_metadata import Facts
 from sterling.data.file_conversion import convert_files
 from sterling.data.space_json import space_to_json
 from sterling.training.assembly import run_dataset
@@ -117,6 +120,24 @@ def test_fit_to_world_scales_dataset_actions_for_off_policy_evaluation(constant,
         Dataset(constant), unlived, "none"
     )  # of a run that had no world
     np.testing.assert_array_equal(again.transitions().action, TORQUE / 2.0)
+
+
+def test_learner_from_a_log_is_told_the_worlds_time_limit_or_else_the_logs(constant, tmp_path):
+    guessed = Dataset(constant)
+    facts = Facts(options={"max_episode_steps": 60})
+    data = Dataset.from_block(
+        next(guessed.blocks()), guessed.obs_space, guessed.action_space, facts
+    )
+    settings = asked(data.save(tmp_path / "log"))
+    world = Pendulum(1.0)
+    world.spec = dataclasses.replace(world.spec, limit=200, alternating=True)
+    told = run_dataset.spec_and_summary(settings, world)[0]
+    assert (told.limit, told.alternating) == (200, True)
+    assert run_dataset.spec_and_summary(settings, None)[0].limit == 60
+    filled = run_dataset.fill_from_log(dataclasses.replace(settings, environment=""))
+    assert run_dataset.SpacesWorld(filled.spaces).spec.limit == 60  # where the log no longer exists
+    old = {name: filled.spaces[name] for name in ("obs", "action")}
+    assert run_dataset.SpacesWorld(old).spec.limit is None
 
 
 @pytest.mark.parametrize(

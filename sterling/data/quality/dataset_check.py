@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import gymnasium
 import numpy as np
 
 from sterling.data import space_json
@@ -78,11 +77,9 @@ def require_valid(dataset: Dataset) -> Dataset:
 
 
 def _time_limit(facts: Facts, environment: str) -> int | None:
-    given = facts.options.get("max_episode_steps")
-    if given is not None and environment in ("", facts.environment):
-        return int(given) if given > 0 else None  # 0 and -1: never
-    known = gymnasium.registry.get(environment or facts.environment)
-    return known.max_episode_steps if known is not None else None
+    if environment not in ("", facts.environment):
+        facts = Facts(environment)
+    return facts.limit
 
 
 def _dataset_findings(dataset: Dataset, environment: str) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ from sterling.envs.compiled.envpool_spaces import (
 )
 from sterling.envs.declared_channels import envpool_channels
 from sterling.envs.env_options import check_bool, check_options
+from sterling.problem.time_limit import positive_limit
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
 
 # options that Sterling sets itself, or that a world cannot have
@@ -97,6 +98,7 @@ class EnvPoolWorld:
             envs=envs,
             channels=self._reported,
             judge=judge,
+            limit=positive_limit(config.get("max_episode_steps")),
         )
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PoolState, Obs]:

@@ -71,6 +71,7 @@ class EnvDescription(NamedTuple):
     unseen: Any = ()  # the environment's ``unseen``: entries that only critics get
     unpadded: Any = None  # the environment's own observation space, if ``obs`` is padded
     parts: tuple[tuple[str, ...], ...] = ()  # of each channel that is a dict, its entries
+    limit: int | None = None  # steps after which it truncates an episode, if it says so
 
 
 def space_leaves(

@@ -35,6 +35,7 @@ from sterling.envs.hosted.shared_memory import (
     plain_space,
     space_leaves,
 )
+from sterling.problem.time_limit import vector_time_limit
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 
 
@@ -80,6 +81,7 @@ class VectorWorld:
             obs=plain_space(obs, single=True),
             action=agent_action_space(plain_space(action)),
             envs=envs,
+            limit=vector_time_limit(self._vector_env),
         )
         self._started = False
         self._must_reset = np.zeros(count, bool)  # the episode is over: the next step is masked

@@ -34,6 +34,7 @@ from sterling.envs.hosted.shared_memory import (
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
 from sterling.problem.observation_values import cast_leaf
+from sterling.problem.time_limit import time_limit
 from sterling.system.shown_values import short_text
 
 SUPPORTED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -87,6 +88,7 @@ def inspect_env(
     description = EnvDescription(
         *(obs_space, plain_space(env.action_space), mask, wrap),
         **{"agents": agents, "unseen": unseen, "unpadded": unpadded_space(env)},
+        limit=time_limit(env),
     )
     seen = reported_masks.add_mask(description, env, obs, info)
     options = reported_masks.OptionCheck(description)

@@ -155,7 +155,7 @@ class OpponentPool(Around, eqx.Module):
 def _envs_per_member(world: World, actor: Actor, members: int, keys: Key[Array, "seed"]) -> int:
     """Return the number of envs per pool member. Raises Mistake if the world or the actor does not
     allow a pool."""
-    if not getattr(world, "alternating", False):
+    if not world.spec.alternating:
         raise Mistake(
             "an opponent pool needs a two-player turn-based game, such as "
             "tictactoe:self; leave out sources=pool"

@@ -179,16 +179,20 @@ def fill_from_log(settings: Settings) -> Settings:
             "obs": space_to_json(log.obs_space),
             "action": space_to_json(log.action_space),
         }
+        if log.facts.limit is not None:
+            filled["spaces"]["limit"] = log.facts.limit
     return dataclasses.replace(settings, **filled)
 
 
 class SpacesWorld:
-    """Stands for the world if a log names none: it has only the log's ``Settings.spaces``."""
+    """Stands for the world if a log names none: it has only the log's ``Settings.spaces``, with its
+    time limit if the log says it."""
 
     def __init__(self, spaces: dict[str, Any]):
         self.action_space = space_from_json(spaces["action"])  # the log's own
         obs = agent_obs_space(space_from_json(spaces["obs"]))
-        self.spec = Spec(obs=obs, action=action_space_for_agent(self.action_space))
+        action = action_space_for_agent(self.action_space)
+        self.spec = Spec(obs, action, limit=spaces.get("limit"))
 
     def to_world(self, action: Action) -> Action:
         """Convert an agent's actions, with any leading axes, to the log's form."""
@@ -235,8 +239,9 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
                     f"the dataset has {word} {own} and {settings.name} has {its}. "
                     f"{NAME_ENVIRONMENT}, if it is another one."
                 )
-    hidden = () if world is None else world.spec.unseen
-    return dataclasses.replace(log.spec, unseen=hidden), _log_summary(book, book in _CLIPPED_LOGS)
+    declared = ("unseen", "limit", "alternating")
+    known: Any = {} if world is None else {name: getattr(world.spec, name) for name in declared}
+    return dataclasses.replace(log.spec, **known), _log_summary(book, book in _CLIPPED_LOGS)
 
 
 def are_spaces_alike(own: Any, its: Any) -> bool:

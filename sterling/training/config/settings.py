@@ -55,7 +55,8 @@ class Settings:
     log_every: int = 0  # between rows of metrics.jsonl; 0: a hundredth of the budget
     checkpoint_minutes: float = 5.0
     data: LogSettings | None = None  # the dataset to learn from
-    spaces: dict[str, Any] | None = None  # its "obs" and "action", if there is no environment
+    # the dataset's "obs" and "action", and time "limit" if known; None if there is an environment
+    spaces: dict[str, Any] | None = None
     updates: int = 0  # gradient updates per seed from the log alone, before the first step
     online: dict[str, Any] = dataclasses.field(default_factory=dict)  # new fields once online
     guide: Guidance | None = None

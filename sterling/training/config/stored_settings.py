@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from sterling.envs.env_options import check_whole_number
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.shown_values import short_text, shown_value
 from sterling.training.config import user_code_words
@@ -139,3 +140,5 @@ def _check_spaces(value: dict[str, Any]) -> None:
         except Exception as error:  # NumPy or Gymnasium may raise anything for invalid bounds
             why = short_text(f"{type(error).__name__}: {error}")
             raise Mistake(f"spaces.{name} is not a space ({why})") from error
+    if value.get("limit") is not None:
+        check_whole_number("spaces.limit", value["limit"], 1)
