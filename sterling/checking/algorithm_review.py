@@ -28,11 +28,8 @@ from sterling.needs.feed import FRESH, REPLAY
 from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake
 
-ARGUMENTS = {
-    name: words.partition("(")[2].rstrip(")").split(", ")
-    for name, words in REQUIRED_PARTS.items()
-    if "(" in words
-}
+FORMS = {name: words for name, words in REQUIRED_PARTS.items() if "(" in words}
+VALUE_WITH_MEMORY = "value(state, past, obs, key)"
 RUN_CHECKS = "its updates and runs"
 FIELD_TYPES = ("float", "int", "bool", "str")
 
@@ -69,10 +66,11 @@ def check_algorithm(
 
 def _form_checks(module: Any) -> Iterator[Check]:
     yield "its Config", partial(_check_config, module.Config), module.Config
-    for name in ARGUMENTS:
+    forms = {**FORMS, "value": VALUE_WITH_MEMORY} if hasattr(module, "recall") else FORMS
+    for name, form in forms.items():
         if hasattr(module, name):
             function = getattr(module, name)
-            yield f"{REQUIRED_PARTS[name]}", partial(_check_signature, name, function), function
+            yield form, partial(_check_signature, form, function), function
 
 
 def _check_config(config: Any) -> str:
@@ -89,14 +87,15 @@ def _check_config(config: Any) -> str:
     return f"{len(kinds)} fields"
 
 
-def _check_signature(name: str, function: Any) -> str:
-    wanted = ARGUMENTS[name]
+def _check_signature(form: str, function: Any) -> str:
+    name, _, arguments = form.partition("(")
+    wanted = arguments.rstrip(")").split(", ")
     try:
         inspect.signature(function).bind(*wanted)
     except TypeError as error:
         raise CheckFailed(
             f"{name} cannot be called with {', '.join(wanted)}: {error}",
-            f"write def {REQUIRED_PARTS[name]}",
+            f"write def {form}",
         ) from error
     return ""
 

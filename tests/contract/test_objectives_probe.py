@@ -37,7 +37,7 @@ def values(run, world, obs):
     past = acting.initial_past(run.agent, make_objectives_probe(world).action, (2, rows), start)
     if past is None:
         return jax.vmap(lambda state: algorithm.value(state, obs))(state)
-    return jax.vmap(lambda state, past: algorithm.value(state, past, obs))(state, past)
+    return jax.vmap(algorithm.value, in_axes=(0, 0, None, 0))(state, past, obs, start)
 
 
 @pytest.mark.parametrize(("name", "world"), list(runs()))

@@ -216,7 +216,7 @@ class Judged(eqx.Module):
     def recall(self, past, obs, keys, explore):
         action, memory, _ = self.agent.recall(past, obs, keys, False)
         judge = jax.vmap(self.agent.algorithm.value)
-        return action, memory, {"value": judge(self.agent.state, past, obs)}
+        return action, memory, {"value": judge(self.agent.state, past, obs, keys)}
 
 
 def lived(agent, world, count, purpose="train"):

@@ -1,6 +1,7 @@
 """`sterling check` goes on after a check that crashes, and names what it did not check."""
 
 import re
+import types
 
 import gymnasium
 import jax.numpy as jnp
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.algorithms.online import dqn
-from sterling.checking import check_algorithm, check_environment
+from sterling.algorithms.online import dqn, r2d2, recurrent_ppo
+from sterling.checking import algorithm_review, check_algorithm, check_environment
+from sterling.checking.review_findings import CheckFailed
 from sterling.types import Spec, Step
 
 STEPPED, BUILT = "it can be reset and stepped", "it can be built, reset and stepped once"
@@ -144,3 +146,16 @@ def test_check_of_an_algorithm_goes_on_after_act_crashes_and_counts_what_is_left
     assert whats["it solves probe:both (policies that use observations)"].failed
     left = [one for one in found if one.said == "left out by --quick"]
     assert len(left) == 6
+
+
+def test_value_of_an_algorithm_with_memory_must_take_a_key():
+    def value(state, past, obs):
+        return obs
+
+    algorithm = types.SimpleNamespace(Config=dqn.Config, recall=None, value=value)
+    checks = {what: check for what, check, _ in algorithm_review._form_checks(algorithm)}
+    with pytest.raises(CheckFailed, match="value cannot be called with state, past, obs, key"):
+        checks["value(state, past, obs, key)"]()
+    for module in (r2d2, recurrent_ppo):
+        checks = {what: check for what, check, _ in algorithm_review._form_checks(module)}
+        assert checks["value(state, past, obs, key)"]() == ""

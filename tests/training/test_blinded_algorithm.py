@@ -55,7 +55,7 @@ class Told:
     def learn_more(self, state, batch, key):
         return self._keep("learn_more", batch)
 
-    def value(self, state, past, obs):
+    def value(self, state, past, obs, key):
         return self._keep("value", obs)
 
 
@@ -87,7 +87,7 @@ def test_blinded_algorithm_never_receives_critic_only_observations():
     assert (state, set(obs), explore) == (own, {"observation"}, True)
     (rows,) = blind.learn_more(None, batch(), None)
     assert set(rows.obs) == set(rows.next_obs) == {"observation"}
-    assert set(blind.value(None, None, seen((3,)))[0]) == {"observation"}
+    assert set(blind.value(None, None, seen((3,)), None)[0]) == {"observation"}
     assert blind.constant == 3
     assert not hasattr(blind, "memory")
     assert blind == BlindedAlgorithm(inner, ("state",))
@@ -100,7 +100,7 @@ def test_algorithm_using_unseen_gets_critic_only_obs_except_when_acting():
     assert blind.init(None, spec(), None)[0].unseen == ("state",)
     assert set(blind.act(None, seen((3,)), None, explore=False)[1]) == {"observation"}
     assert set(blind.learn_more(None, batch(), None)[0].obs) == {"observation", "state"}
-    assert set(blind.value(None, None, seen((3,)))[0]) == {"observation", "state"}
+    assert set(blind.value(None, None, seen((3,)), None)[0]) == {"observation", "state"}
 
 
 def test_algorithm_is_not_wrapped_without_critic_only_observations():

@@ -162,7 +162,7 @@ def recall(
     return jnp.where(is_random, random_action, greedy), hidden, {}
 
 
-def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
+def value(state: State, past: Past, obs: Obs, key: Key[Array, ""]) -> Float[Array, "env"]:
     """Return max_a Q(h, a) without rescaling, the expected return of the greedy policy."""
     q = state.net.q(state.net.remember(past, obs)[1])
     return _unrescale(mask_forbidden(q, obs, state.net.actions.sizes).max(-1), state.config)

@@ -143,7 +143,7 @@ def recall(
     return actions.shaped(action), hidden, {"log_prob": pi.log_prob(action)}
 
 
-def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
+def value(state: State, past: Past, obs: Obs, key: Key[Array, ""]) -> Float[Array, "env"]:
     """Return the critic's estimate of the return, in units of normalised rewards."""
     return state.nets.value(_remember(state, past, obs)[1])[..., 0]
 
