@@ -135,6 +135,22 @@ def test_peer_algorithm_name_is_answered_with_the_own_name(word, said):
         algorithms.find(word)
 
 
+@pytest.mark.parametrize("word", ["PPO", "SAC", "TD3", "DQN", "A2C", "GRPO", "IQL"])
+def test_algorithm_in_capitals_is_answered_with_the_own_name(word):
+    with pytest.raises(Mistake, match=f"'{word}': it is called {word.lower()} here$"):
+        algorithms.find(word)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("PPO", "ppo"), ("MaskablePPO", "ppo"), ("RecurrentPPO", "recurrent-ppo")]
+)
+def test_unknown_algorithm_is_named_before_an_environment_in_a_file(word, name, tmp_path, capsys):
+    world = tmp_path / "world.py"
+    world.write_text("class World:\n    pass\n")
+    assert main(["train", word, f"{world}:World", "--steps", "9"]) == 2
+    assert f"Unknown algorithm '{word}': it is called {name} here" in capsys.readouterr().err
+
+
 def test_peer_name_calql_settings_parse():
     row = next(row for row in TABLE["algorithms"] if row["word"] == "CalQL")
     said = next(each for each in peer_table("algorithms") if each.word == "CalQL").here.split()

@@ -156,8 +156,13 @@ def find(word: str) -> Algorithm | ModuleType:
         from sterling.types import Mistake
 
         known = (*ALGORITHMS, *entry_points.find_plugins(entry_points.ALGORITHMS))
-        near = unknown_algorithm(word) or did_you_mean(
-            word, known, f"use one of {', '.join(known)}, or FILE.py, or package.module"
+        cased = [f": it is called {name} here" for name in known if name == word.lower()]
+        near = (
+            next(iter(cased), "")
+            or unknown_algorithm(word)
+            or did_you_mean(
+                word, known, f"use one of {', '.join(known)}, or FILE.py, or package.module"
+            )
         )
         raise Mistake(f"Unknown algorithm {word!r}{near}")
     return user_algorithm.require_algorithm(user_imports.load(reference), word)

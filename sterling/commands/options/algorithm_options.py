@@ -86,4 +86,6 @@ def find_algorithm(
     if in_file is not None:
         plain = [word for word in references if not user_imports.split_reference(word)[1]]
         return next(iter([*listed, *plain]), in_file)
+    if words and not words[0].startswith("-") and words[0] not in references:
+        references = []  # the first word names the algorithm: a file after it is an environment
     return next(iter([*listed, *references]), None)
