@@ -69,13 +69,16 @@ def trace(folder: str) -> None:
 
     sys.setprofile(note)
     sterling.train("sac", "Pendulum-v1", steps=3000, out=folder)
+    sys.setprofile(None)
+    unseen = ", ".join(each for each in MOMENTS if each not in found)
+    sys.exit(f"the run of {Path(sterling.__file__).parent} never came to {unseen} of {PACKAGE}")
 
 
 def traced() -> dict[str, Stack]:
     """Return the stack at each moment of a training in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, __file__, f"{folder}/run"]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     return {moment: [(file, name) for file, name in found[moment]] for moment in MOMENTS}
 

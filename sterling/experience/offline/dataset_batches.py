@@ -207,15 +207,18 @@ class PreloadedBatches(NoFeedback, eqx.Module):
     @classmethod
     def load(cls, logged: Any, keys: Key[Array, "seed"], due: Due = every_feed) -> PreloadedBatches:
         """Read one iteration's batches of every feed that is due, of a source of a log; of others
-        the shapes are known by one row, repeated."""
+        the log's first row, repeated, for the shapes."""
         none, batches = jnp.zeros((), jnp.int32), {}
         for feed in logged.needs.feeds:
-            index = logged.presample(feed, feed_keys(feed, keys))
+            own = feed_keys(feed, keys)
             if due(feed):
+                index = logged.presample(feed, own)
                 batches[feed.name] = logged.draw(feed, none, None, index)
                 continue
-            shape = jax.tree.leaves(index)[0].shape[:3]
-            row = logged.draw(feed, none, None, jax.tree.map(lambda x: x[:1, :1, :1], index))
+            kinds = jax.eval_shape(lambda feed=feed, own=own: logged.presample(feed, own))
+            shape = jax.tree.leaves(kinds)[0].shape[:3]
+            first = jax.tree.map(lambda x: jnp.zeros((1, 1, 1, *x.shape[3:]), x.dtype), kinds)
+            row = logged.draw(feed, none, None, first)
             batches[feed.name] = jax.tree.map(
                 lambda x, shape=shape: np.broadcast_to(x, (*shape, *x.shape[3:])), row
             )
