@@ -24,6 +24,9 @@ from sterling.needs.algorithm_needs import Rollouts as Rollouts
 from sterling.needs.algorithm_needs import Sequences as Sequences
 from sterling.needs.algorithm_needs import Texts as Texts
 from sterling.needs.algorithm_needs import Transitions as Transitions
+from sterling.needs.beside_laws import Anywhere as Anywhere
+from sterling.needs.beside_laws import Beside as Beside
+from sterling.needs.beside_laws import Later as Later
 from sterling.needs.feed import Dreams as Dreams
 from sterling.needs.feed import Feed as Feed
 from sterling.needs.feed import Labels as Labels
@@ -57,6 +60,9 @@ class Record(eqx.Module):
     mask: Bool[Array, "..."]
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
     start: PyTree = None  # memory: the Past before the first row; episodes: PopulationInfo
+    beside: dict[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # by name, Records: Feed.beside
 
 
 class Score(eqx.Module):

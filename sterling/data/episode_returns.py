@@ -75,6 +75,12 @@ def steps_into_episode(dataset: Dataset) -> Int[np.ndarray, "row"]:
     return (np.arange(dataset.rows) - first).astype(np.int32)
 
 
+def steps_to_episode_end(dataset: Dataset) -> Int[np.ndarray, "row"]:
+    """Return for every row the number of steps to its episode's final observation, at least 1."""
+    ends = np.repeat(np.cumsum(dataset.lengths), dataset.lengths)
+    return (ends - np.arange(dataset.rows)).astype(np.int32)
+
+
 def episode_probabilities(dataset: Dataset, sampling: str) -> Float[np.ndarray, "episode"] | None:
     """Return each episode's sampling probability; None if all rows are equally likely.
 

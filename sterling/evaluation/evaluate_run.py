@@ -21,7 +21,7 @@ from sterling.evaluation.run_evaluation import (
     training_log,
 )
 from sterling.evaluation.run_ranking import Ranking, rank_runs
-from sterling.training.config.observed_goals import learns_goals
+from sterling.needs.goal_rows import draws_goals
 from sterling.training.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def evaluate(
     if method is not None:
         return estimate_from_log(found, path, options)
     count = DEFAULT_EPISODES if episodes is None else episodes
-    if path is not None and (data is not None or not learns_goals(found.agent.needs)):
+    if path is not None and (data is not None or not draws_goals(found.agent.needs)):
         return compare_with_log(found, path, count, evaluate_limit)
     how = {"limit": evaluate_limit, "failed": failed, "return_within": return_within}
     return evaluate_returns(found, count, how)

@@ -87,9 +87,15 @@ class NeedsBase:
         return any(feed.of in (GENERATED, TEXTS, PAIRS) for feed in self.feeds)
 
     @property
+    def beside_log(self) -> bool:
+        """Whether rows of the run's dataset stand beside some batches; then none of the batches'
+        own rows come from it."""
+        return any(feed.log_beside for feed in self.feeds)
+
+    @property
     def only_from_logs(self) -> bool:
-        """Whether some batches are padded sequences, or of who is asked for goals of a log."""
-        return any(feed.padded or feed.goals for feed in self.feeds)
+        """Whether it collects nothing, or learns from padded sequences."""
+        return not (self.collect or self.speaks) or any(feed.padded for feed in self.feeds)
 
     def feed(self, name: str) -> Feed:
         """Return the feed of this name."""
@@ -97,13 +103,10 @@ class NeedsBase:
 
     def divided(self, share: float) -> tuple[Needs, Needs]:
         """Split these needs in two: one with ``share`` of every batch's rows, rounded to whole
-        rows, and one with the remaining rows."""
-        rows = [round(share * feed.batch) for feed in self.feeds]
-        pairs = list(zip(self.feeds, rows, strict=True))
-        first = [dataclasses.replace(feed, batch=count) for feed, count in pairs]
-        second = [dataclasses.replace(feed, batch=feed.batch - count) for feed, count in pairs]
+        rows, and one with the remaining rows (see ``Feed.divided``)."""
+        first, second = zip(*(feed.divided(share) for feed in self.feeds), strict=True)
         rest = (self.capacity, self.warmup, self.keep)
-        return Needs(self.collect, tuple(first), *rest), Needs(self.collect, tuple(second), *rest)
+        return Needs(self.collect, first, *rest), Needs(self.collect, second, *rest)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from sterling.needs.beside_laws import LOG, Beside, Later, check_beside
 from sterling.system.mistake import Mistake
 
 FRESH, REPLAY = "fresh", "replay"  # kinds of feeds: this iteration's rollout, the replay buffer
@@ -43,7 +44,7 @@ class Labels:
     mistakes: float  # share of answers that are flipped
 
 
-OF_BATCHES = ("batch", "length", "priority", "add", "dreams", "labels", "padded", "goals")
+OF_BATCHES = ("batch", "length", "priority", "add", "dreams", "labels", "padded")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Feed:
     labels: Labels | None = None  # for a feed of labels
     horizon: Any = None  # current (n, gamma), n <= n_step: set by the algorithm's ``horizon``
     padded: bool = False  # sequences end in the drawn row, and lie in one episode
-    goals: Any = None  # of a log's rows: the RelabelledGoals of problem/goal_shares.py
+    beside: tuple[Beside, ...] = ()  # further rows, in ``batch.beside``
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.add if name not in ADDED]
@@ -95,6 +96,31 @@ class Feed:
                 f"a feed with after={self.after} and until={self.until} gives no batch. Give a "
                 "larger until, or leave out the feed."
             )
+        self._check_beside()
+
+    def _check_beside(self) -> None:
+        """Raise Mistake for rows beside the batch that this feed cannot have."""
+        check_beside(self.beside)
+        kinds = (FRESH, EPISODES, REPLAY, DREAM)
+        if self.beside and self.of not in kinds:
+            raise Mistake(f"a feed of {self.of!r} has no rows beside it. Leave out beside.")
+        if self.own_beside and self.of != REPLAY:
+            raise Mistake(
+                f"a feed of {self.of!r} is not drawn from a store, so what stands beside it must "
+                f"be rows of the dataset: give of={LOG!r}"
+            )
+        if self.length and any(isinstance(each.law, Later) for each in self.beside):
+            raise Mistake("Later stands beside single rows. Leave out length.")
+
+    @property
+    def own_beside(self) -> tuple[Beside, ...]:
+        """Return what stands beside the batch from the store that it is drawn from."""
+        return tuple(each for each in self.beside if not each.of)
+
+    @property
+    def log_beside(self) -> tuple[Beside, ...]:
+        """Return what stands beside the batch from the run's dataset."""
+        return tuple(each for each in self.beside if each.of)
 
     @property
     def always(self) -> bool:
@@ -121,6 +147,18 @@ class Feed:
     def window(self) -> int:
         """Return the number of rows that a draw reads, beginning with the drawn row."""
         return max(self.length, 1) - 1 + self.n_step + ("next_action" in self.add)
+
+    def divided(self, share: float) -> tuple[Feed, Feed]:
+        """Return this feed with ``share`` of its rows, rounded to whole rows, and with the others;
+        of rows beside the whole batch each gets at least one."""
+        rows = round(share * self.batch)
+        pairs = [each.divided(share) for each in self.beside]
+        return (
+            dataclasses.replace(self, batch=rows, beside=tuple(one for one, _ in pairs)),
+            dataclasses.replace(
+                self, batch=self.batch - rows, beside=tuple(other for _, other in pairs)
+            ),
+        )
 
     @property
     def learner(self) -> str:

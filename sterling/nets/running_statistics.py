@@ -74,8 +74,10 @@ class ObsNormaliser(eqx.Module):
         return {**obs, **normal} if isinstance(obs, dict) else normal
 
     def batch(self, batch: Record) -> Record:
-        """Return the batch with ``obs`` and ``next_obs`` normalised."""
-        return dataclasses.replace(batch, obs=self(batch.obs), next_obs=self(batch.next_obs))
+        """Return the batch, and the rows beside it, with normalised observations."""
+        beside = {name: self.batch(each) for name, each in batch.beside.items()}
+        obs, next_obs = self(batch.obs), self(batch.next_obs)
+        return dataclasses.replace(batch, obs=obs, next_obs=next_obs, beside=beside)
 
     def update(self, obs: Obs, mask: Bool[Array, "..."]) -> ObsNormaliser:
         """Merge a batch of observations into the statistics."""

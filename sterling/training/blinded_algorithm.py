@@ -87,7 +87,8 @@ class BlindedAlgorithm:
         obs, following = (
             critic_only_obs.without_entries(x, self.names) for x in (given.obs, given.next_obs)
         )
-        return dataclasses.replace(given, obs=obs, next_obs=following)
+        beside = {name: self._hidden(each) for name, each in given.beside.items()}
+        return dataclasses.replace(given, obs=obs, next_obs=following, beside=beside)
 
     def _is_obs(self, given: Any) -> bool:
         """Whether an argument of a policy is an observation that must be filled."""

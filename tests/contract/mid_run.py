@@ -7,6 +7,7 @@ import types
 import zlib
 from typing import Any
 
+import goal_rows
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -278,7 +279,9 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     not count."""
     extras = {"own_reward" if k == "reward" else k: x for k, x in batch.extras.items()}
     rows = {"allowed": None, "next_allowed": None, **vars(batch), **extras}
-    rows.pop("extras")
+    for name in ("extras", "beside"):
+        rows.pop(name)
+    rows |= goal_rows.goals_of(batch)
     start = rows.pop("start")
     if isinstance(start, PopulationInfo):
         mean = np.float64(start.seen.mean[0]) + np.float64(start.seen.remainder[0])
@@ -289,7 +292,7 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
         if isinstance(rows[name], dict):
             seen = rows[name]
             if "desired_goal" in seen:
-                rows[name], rows["goal"] = seen["observation"], seen["desired_goal"]
+                rows[name] = seen["observation"]
                 continue
             rows[forbidden], rows[name] = seen.get("action_mask"), seen["x"]
             rows[name.replace("obs", "alive")] = seen.get("alive")

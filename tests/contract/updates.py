@@ -73,9 +73,9 @@ class Update:
         return Rollouts(needs.collect) if feed.of == FRESH else feed
 
     @property
-    def goals(self) -> Any:
-        """The goals that it asks a log for, if it does."""
-        return getattr(self.needs, "goals", None)
+    def goals(self) -> bool:
+        """Whether it draws goals from its log."""
+        return any("goal" in each.name for each in getattr(self.needs, "beside", ()))
 
     @property
     def spec(self) -> Spec:

@@ -12,7 +12,7 @@ rows f = log p(g|s, a) - log p(g) - log(n - 1): the future's density beside that
 higher f is an earlier or likelier arrival. There are no rewards, bootstraps or target networks.
 d is ``representation``; pi is a normal distribution of deviation 1 around mu, which climbs f and
 stays near logged actions (DDPG+BC, Fujimoto 2021, arXiv:2106.06860), for goals of its own, uniform
-over the rest of the episode (``experience/offline/goal_batches.py``).
+over the rest of the episode (``needs/goal_rows.py``).
 
 Deviations from OGBench's code: hidden layers are normalised before their activation (there after
 it); initial weights are from U(-1/sqrt(inputs), 1/sqrt(inputs)) (there Glorot's).
@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.goals import gcivl
+from sterling.equations.goal_rewards import wanting
 from sterling.equations.masked_average import masked_mean
 from sterling.field_types import (
     Activation,
@@ -38,6 +39,7 @@ from sterling.field_types import (
     ShareBelowOne,
     Sizes,
 )
+from sterling.needs.goal_rows import GOAL, POLICY_GOAL
 from sterling.nets.action_heads import ASKED_FOR_GOALS, supported_actions
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -47,8 +49,7 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_obs import DESIRED, OBSERVATION
-from sterling.problem.goal_shares import POLICY_GOAL
+from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION
 from sterling.types import Action, Needs, Obs, Record, Signals, Spec, config
 
 
@@ -167,6 +168,7 @@ def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals."""
     config = state.config
+    batch = wanting(batch, batch.beside[GOAL].obs[ACHIEVED])
 
     def loss(nets: Nets) -> tuple[Float[Array, ""], dict[str, Array]]:
         metrics = critics_loss(nets.critics, batch)
@@ -202,7 +204,7 @@ def policy_loss(
     policy: UnitPolicy, critics: Critics, batch: Record, config: Config
 ) -> dict[str, Array]:
     """Return L_pi of the module docstring, and the mean squared distance from logged actions."""
-    goal = batch.extras[POLICY_GOAL]
+    goal = batch.beside[POLICY_GOAL].obs[ACHIEVED]
     pi, logged = policy(with_goal(batch.obs, goal)), batch.action.reshape(len(goal), -1)
     f = critics.least(with_goal(batch.obs, jnp.clip(pi.mode(), -1.0, 1.0)), _number(goal))
     scale = jax.lax.stop_gradient(masked_mean(jnp.abs(f), batch.mask)) + 1e-6

@@ -4,7 +4,7 @@ Park 2025, arXiv:2410.20092).
     policy   L_pi = -E[ log pi(a|s, g) ],    g achieved later in the episode of (s, a)
 
 What was done before a goal was reached is imitated as the way to it; nothing says which of several
-ways is short. Goals are drawn by ``experience/offline/goal_batches.py``. For Box actions pi is a
+ways is short. Goals are drawn as ``needs/goal_rows.py`` says. For Box actions pi is a
 normal distribution of deviation 1.
 
 Deviation from OGBench's code: initial weights are from U(-1/sqrt(inputs), 1/sqrt(inputs)) (there
@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Key
 from sterling import random_keys
 from sterling.equations.masked_average import masked_mean
 from sterling.field_types import Activation, Count, Depth, NotNegative, Share, Sizes
+from sterling.needs.goal_rows import POLICY_GOAL, drawn_goal
 from sterling.nets.action_heads import ASKED_FOR_GOALS, supported_actions
 from sterling.nets.mlp import hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -30,8 +31,8 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_shares import POLICY_GOAL, GoalShares, RelabelledGoals
-from sterling.types import Action, Feed, Needs, Obs, Record, Signals, Spec, config
+from sterling.problem.goal_obs import ACHIEVED
+from sterling.types import Action, Beside, Feed, Needs, Obs, Record, Signals, Spec, config
 
 
 @config
@@ -57,9 +58,8 @@ class State(eqx.Module):
 
 def needs(config: Config) -> Needs:
     """Ask for rows of a log with goals."""
-    goals = GoalShares(0.0, float(config.policy_future))
-    asked = RelabelledGoals(goals, goals)
-    return Needs(feeds=(Feed(batch=config.batch, updates=config.learn, goals=asked),))
+    goal = Beside(POLICY_GOAL, drawn_goal(0.0, float(config.policy_future)))
+    return Needs(feeds=(Feed(batch=config.batch, updates=config.learn, beside=(goal,)),))
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
@@ -87,7 +87,7 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "..."]:
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals."""
-    x = with_goal(batch.obs, batch.extras[POLICY_GOAL])
+    x = with_goal(batch.obs, batch.beside[POLICY_GOAL].obs[ACHIEVED])
 
     def loss(policy: UnitPolicy) -> Float[Array, ""]:
         return -masked_mean(policy.log_prob(x, batch.action), batch.mask)

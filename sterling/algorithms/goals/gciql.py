@@ -8,7 +8,7 @@ OGBench, Park 2025, arXiv:2410.20092), for Box actions.
 r is -1 and the discount g is gamma, until the goal g is reached (then both 0); tau is
 ``expectile``; Q' follows Q at rate ``tau`` per update; pi is a normal distribution of deviation 1
 around mu, which climbs Q and stays near logged actions (DDPG+BC, Fujimoto 2021, arXiv:2106.06860).
-Values and policy have goals of their own (``experience/offline/goal_batches.py``).
+Values and policy have goals of their own (``needs/goal_rows.py``).
 
 Deviations from OGBench's code: hidden layers are normalised before their activation (there after
 it); initial weights are from U(-1/sqrt(inputs), 1/sqrt(inputs)) (there Glorot's).
@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.goals import gcivl
+from sterling.equations.goal_rewards import wanting
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression_losses import expectile_loss
@@ -38,6 +39,7 @@ from sterling.field_types import (
     ShareBelowOne,
     Sizes,
 )
+from sterling.needs.goal_rows import GOAL, POLICY_GOAL
 from sterling.nets.action_heads import ASKED_FOR_GOALS, supported_actions
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -48,7 +50,7 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_shares import POLICY_GOAL
+from sterling.problem.goal_obs import ACHIEVED
 from sterling.types import Action, Needs, Obs, Record, Signals, Spec, config
 
 
@@ -139,6 +141,7 @@ def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals."""
     config = state.config
+    batch = wanting(batch, batch.beside[GOAL].obs[ACHIEVED])
 
     def loss(nets: Nets) -> tuple[Float[Array, ""], dict[str, Array]]:
         metrics = value_losses(nets, state, batch)
@@ -173,7 +176,7 @@ def policy_loss(
     policy: UnitPolicy, critics: TwinValues, batch: Record, config: Config
 ) -> dict[str, Array]:
     """Return L_pi of the module docstring, and the mean squared distance from logged actions."""
-    x = with_goal(batch.obs, batch.extras[POLICY_GOAL])
+    x = with_goal(batch.obs, batch.beside[POLICY_GOAL].obs[ACHIEVED])
     pi, logged = policy(x), batch.action.reshape(len(x), -1)
     q = jnp.minimum(*critics(jnp.concatenate([x, jnp.clip(pi.mode(), -1.0, 1.0)], -1)))
     scale = jax.lax.stop_gradient(masked_mean(jnp.abs(q), batch.mask)) + 1e-6

@@ -7,7 +7,7 @@ the values are those of HIQL, Park 2023, arXiv:2307.11949, section 4.1).
 
 r is -1 and the discount g is gamma, until the goal g is reached (then both 0); tau is
 ``expectile``; V is the mean of both values; V'_i follow at rate ``tau`` per update. Values and
-policy have goals of their own (``experience/offline/goal_batches.py``). Without actions in the
+policy have goals of their own (``needs/goal_rows.py``). Without actions in the
 values, luck counts as merit: V is too high where the same action can lead to different states.
 
 Deviations from OGBench's code: hidden layers are normalised before their activation (there after
@@ -25,6 +25,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
+from sterling.equations.goal_rewards import wanting
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression_losses import action_free_loss, advantage_weight
@@ -40,6 +41,13 @@ from sterling.field_types import (
     ShareBelowOne,
     Sizes,
 )
+from sterling.needs.goal_rows import (
+    GOAL,
+    POLICY_GOAL,
+    POLICY_WAY_POINT,
+    WAY_POINT,
+    drawn_goal,
+)
 from sterling.nets.action_heads import ASKED_FOR_GOALS, supported_actions
 from sterling.nets.mlp import hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -50,8 +58,19 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_shares import POLICY_GOAL, GoalShares, RelabelledGoals
-from sterling.types import Action, Feed, Needs, Obs, Record, Signals, Spec, config
+from sterling.problem.goal_obs import ACHIEVED
+from sterling.types import (
+    Action,
+    Beside,
+    Feed,
+    Later,
+    Needs,
+    Obs,
+    Record,
+    Signals,
+    Spec,
+    config,
+)
 
 
 @config
@@ -99,12 +118,15 @@ def needs(config: Config) -> Needs:
 def ask_for_goals(config: Any, ahead: int = 0) -> Needs:
     """Ask for rows of a log with goals, and way points so many steps ``ahead`` (0: none), for any
     Config with this file's shares of goals."""
-    goals = RelabelledGoals(
-        GoalShares(float(config.value_current), float(config.value_future), float(config.gamma)),
-        GoalShares(0.0, float(config.policy_future)),
-        ahead,
+    current, future = float(config.value_current), float(config.value_future)
+    beside: tuple[Beside, ...] = (
+        Beside(GOAL, drawn_goal(current, future, float(config.gamma))),
+        Beside(POLICY_GOAL, drawn_goal(0.0, float(config.policy_future))),
     )
-    return Needs(feeds=(Feed(batch=config.batch, updates=config.learn, goals=goals),))
+    if ahead:
+        on_the_way = Later(ahead, not_after=POLICY_GOAL)
+        beside += (Beside(WAY_POINT, Later(ahead)), Beside(POLICY_WAY_POINT, on_the_way))
+    return Needs(feeds=(Feed(batch=config.batch, updates=config.learn, beside=beside),))
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
@@ -141,12 +163,13 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals."""
     config = state.config
+    batch = wanting(batch, batch.beside[GOAL].obs[ACHIEVED])
+    goal = batch.beside[POLICY_GOAL].obs[ACHIEVED]
 
     def loss(nets: Nets) -> tuple[Float[Array, ""], dict[str, Array]]:
         x, next_x = with_own_goal(batch.obs), with_own_goal(batch.next_obs)
         before, after = state.target(x), state.target(next_x)
         of_values, value = value_loss(nets.values(x), before, after, batch, config)
-        goal = batch.extras[POLICY_GOAL]
         x, next_x = with_goal(batch.obs, goal), with_goal(batch.next_obs, goal)
         gain = state.nets.values.mean(next_x) - state.nets.values.mean(x)
         weight = advantage_weight(gain, config.beta, config.most)

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.goals import gcivl
+from sterling.equations.goal_rewards import wanting
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression_losses import advantage_weight
@@ -40,6 +41,7 @@ from sterling.field_types import (
     ShareBelowOne,
     Sizes,
 )
+from sterling.needs.goal_rows import GOAL, POLICY_GOAL, POLICY_WAY_POINT, WAY_POINT
 from sterling.nets.action_heads import ASKED_FOR_GOALS, Actions, supported_actions
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -51,13 +53,7 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_obs import DESIRED, OBSERVATION
-from sterling.problem.goal_shares import (
-    POLICY_GOAL,
-    POLICY_WAY_POINT,
-    POLICY_WAY_POINT_OBS,
-    WAY_POINT,
-)
+from sterling.problem.goal_obs import ACHIEVED, DESIRED
 from sterling.types import Action, Needs, Obs, Record, Signals, Spec, config
 
 
@@ -165,6 +161,7 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals and way points."""
     config = state.config
+    batch = wanting(batch, batch.beside[GOAL].obs[ACHIEVED])
 
     def loss(nets: Nets) -> tuple[Float[Array, ""], dict[str, Array]]:
         goal = batch.obs[DESIRED]
@@ -187,7 +184,7 @@ def low_loss(
     low: UnitPolicy, values: GoalValues, batch: Record, config: Config
 ) -> dict[str, Array]:
     """Return L_lo of the module docstring, and the mean weight."""
-    point = batch.extras[WAY_POINT]
+    point = batch.beside[WAY_POINT].obs[ACHIEVED]
     gain = values.mean(batch.next_obs, point) - values.mean(batch.obs, point)
     weight = advantage_weight(gain, config.low_beta, config.most)
     asked = with_goal(batch.obs, values.represent(batch.obs, point))
@@ -202,8 +199,8 @@ def high_loss(
     high: UnitPolicy, values: GoalValues, batch: Record, config: Config
 ) -> dict[str, Array]:
     """Return L_hi of the module docstring, and the mean weight."""
-    goal, point = batch.extras[POLICY_GOAL], batch.extras[POLICY_WAY_POINT]
-    there = {OBSERVATION: batch.extras[POLICY_WAY_POINT_OBS]}
+    goal, there = batch.beside[POLICY_GOAL].obs[ACHIEVED], batch.beside[POLICY_WAY_POINT].obs
+    point = there[ACHIEVED]
     gain = values.mean(there, goal) - values.mean(batch.obs, goal)
     weight = advantage_weight(gain, config.high_beta, config.most)
     each = weight * high.log_prob(with_goal(batch.obs, goal), values.represent(batch.obs, point))

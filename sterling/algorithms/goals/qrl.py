@@ -12,7 +12,7 @@ may not be longer than 1, all else is pushed apart: so d becomes the number of s
 way through the log, and V = -d. The push ends at about 500 steps. m rises while the mean of c is
 above ``eps``, so that a step's length comes to 1 + sqrt(eps). The policy climbs q through the model
 and stays near logged actions (DDPG+BC, Fujimoto 2021, arXiv:2106.06860). Goals are drawn by
-``experience/offline/goal_batches.py``.
+``needs/goal_rows.py``.
 
 Deviations from OGBench's code: hidden layers are normalised before their activation (there after
 it); initial weights are from U(-1/sqrt(inputs), 1/sqrt(inputs)) (there Glorot's).
@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.goals import gcivl
+from sterling.equations.goal_rewards import wanting
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.quasimetrics import interval_quasimetric
 from sterling.field_types import (
@@ -39,6 +40,7 @@ from sterling.field_types import (
     ShareBelowOne,
     Sizes,
 )
+from sterling.needs.goal_rows import GOAL, POLICY_GOAL
 from sterling.nets.action_heads import ASKED_FOR_GOALS, supported_actions
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.optimiser import adam, descend
@@ -48,8 +50,7 @@ from sterling.nets.special_layers.goal_networks import (
     with_goal,
     with_own_goal,
 )
-from sterling.problem.goal_obs import DESIRED, OBSERVATION
-from sterling.problem.goal_shares import POLICY_GOAL
+from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION
 from sterling.types import Action, Mistake, Needs, Obs, Record, Signals, Spec, config
 
 FAR, SOFT = 500.0, 100.0  # pushing apart ends about FAR, within a few times SOFT
@@ -167,6 +168,7 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on rows ``(batch, ...)`` with goals."""
     config = state.config
+    batch = wanting(batch, batch.beside[GOAL].obs[ACHIEVED])
 
     def loss(nets: Nets) -> tuple[Float[Array, ""], dict[str, Array]]:
         total, metrics = distance_loss(nets, batch, config.eps)
@@ -202,7 +204,7 @@ def policy_loss(
     policy: UnitPolicy, distance: Distance, batch: Record, config: Config
 ) -> dict[str, Array]:
     """Return L_pi of the module docstring, and the mean squared distance from logged actions."""
-    goal = batch.extras[POLICY_GOAL]
+    goal = batch.beside[POLICY_GOAL].obs[ACHIEVED]
     pi, logged = policy(with_goal(batch.obs, goal)), batch.action.reshape(len(goal), -1)
     now, wanted = (distance.phi(_seen(x)) for x in (batch.obs[OBSERVATION], goal))
     q = -distance.between(distance.after(now, jnp.clip(pi.mode(), -1.0, 1.0)), wanted)

@@ -55,9 +55,11 @@ class AugmentedDraws(eqx.Module):
         return draws.presample(feed, keys), each
 
     def draw(self, feed: Feed, seed: Int[Array, ""], feedback: PyTree, sample: PyTree) -> Record:
-        """Return the next batch, augmented."""
+        """Return the next batch, augmented; rows beside it are changed by the same chance."""
         own, key = sample
-        return self.change(self.draws.draw(feed, seed, feedback, own), key)
+        batch = self.draws.draw(feed, seed, feedback, own)
+        beside = {name: self.change(each, key) for name, each in batch.beside.items()}
+        return dataclasses.replace(self.change(batch, key), beside=beside)
 
     def heed(self, feed: Feed, feedback: PyTree, signals: Signals, batch: Record) -> PyTree:
         """Pass an update's signals on to the source."""

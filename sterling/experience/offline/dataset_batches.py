@@ -20,8 +20,10 @@ from sterling.data.episode_returns import (
     lowest_continuation,
     monte_carlo_returns,
     steps_into_episode,
+    steps_to_episode_end,
 )
 from sterling.equations.value_losses import n_step_return
+from sterling.experience import beside_rows
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
 from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
 from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
@@ -69,6 +71,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     time: Int[Array, "row"] | None  # step within the episode, for padded sequences
     episodes: EpisodeSampler | None
     needs: AnyNeeds = eqx.field(static=True)
+    left: Int[Array, "row"] | None = None  # rows of its episode from a row on, for later rows
 
     @classmethod
     def create(cls, dataset: Dataset, needs: AnyNeeds, sampling: str = "uniform") -> DatasetSource:
@@ -85,9 +88,11 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
             returns = jnp.asarray(
                 monte_carlo_returns(dataset, gamma, lowest_continuation(dataset, gamma))
             )
-        return cls(
-            to_device(dataset), returns, time, EpisodeSampler.from_dataset(dataset, sampling), needs
-        )
+        left = None
+        if any(feed.own_beside for feed in needs.feeds):
+            left = jnp.asarray(steps_to_episode_end(dataset))
+        sampler = EpisodeSampler.from_dataset(dataset, sampling)
+        return cls(to_device(dataset), returns, time, sampler, needs, left)
 
     @property
     def traced(self) -> bool:
@@ -104,9 +109,11 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Return the number of rows in one batch."""
         return self.needs.feed(feed.name).batch
 
-    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
-        """Draw the windows' first rows."""
-        return self.choose((feed.updates, self.rows(feed)), named.fold_each(keys, "sample"))
+    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Any:
+        """Draw the windows' first rows, and the random numbers of rows beside them."""
+        own = self.needs.feed(feed.name)
+        rows = self.choose((own.updates, own.batch), named.fold_each(keys, "sample"))
+        return (rows, beside_rows.presample(own, keys, self.choose)) if own.own_beside else rows
 
     def choose(self, shape: tuple[int, ...], keys: Key[Array, "seed"]) -> Int[Array, "seed ..."]:
         """Draw rows of the log for every seed, with the probabilities that ``sampling`` names."""
@@ -118,10 +125,16 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
         return jax.vmap(draw)(keys)
 
-    def draw(
-        self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "..."]
-    ) -> Record:
-        """Return the drawn windows as transitions, or the sequences."""
+    def draw(self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Any) -> Record:
+        """Return the drawn windows as transitions, or the sequences, with the rows beside them."""
+        own = self.needs.feed(feed.name).own_beside
+        if not own:
+            return self._drawn(feed, sample)
+        row, chances = sample
+        found = beside_rows.rows_beside(own, row, chances, self)
+        return dataclasses.replace(self._drawn(feed, row), beside=found)
+
+    def _drawn(self, feed: Feed, sample: Int[Array, "..."]) -> Record:
         drawn = {"place": sample} if "place" in feed.add else {}
         if feed.padded:
             batch = self._stretches(sample, feed)
@@ -150,6 +163,19 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def take(self, index: Int[AnyArray, "..."]) -> Record:
         """Return rows; indices beyond the end give the last row."""
         return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
+
+    def steps_left(self, row: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Return how many rows of its episode begin with each row."""
+        assert self.left is not None
+        return self.left[row]
+
+    def ahead(self, row: Int[Array, "..."], steps: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Return the rows so many steps later in the same episode."""
+        return row + steps
+
+    def at(self, row: Int[Array, "..."]) -> Record:
+        """Return rows without extras."""
+        return dataclasses.replace(self.take(row), extras={})
 
     def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
         """Return the windows as transitions, with the extras that the feed asks for."""
@@ -216,12 +242,9 @@ class PreloadedBatches(NoFeedback, eqx.Module):
                 batches[feed.name] = logged.draw(feed, none, None, index)
                 continue
             kinds = jax.eval_shape(lambda feed=feed, own=own: logged.presample(feed, own))
-            shape = jax.tree.leaves(kinds)[0].shape[:3]
             first = jax.tree.map(lambda x: jnp.zeros((1, 1, 1, *x.shape[3:]), x.dtype), kinds)
             row = logged.draw(feed, none, None, first)
-            batches[feed.name] = jax.tree.map(
-                lambda x, shape=shape: np.broadcast_to(x, (*shape, *x.shape[3:])), row
-            )
+            batches[feed.name] = _repeated(row, feed, jax.tree.leaves(kinds)[0].shape[:2])
         return cls(batches)
 
     def rows(self, feed: Feed) -> int:
@@ -241,3 +264,18 @@ class PreloadedBatches(NoFeedback, eqx.Module):
                 "this learner changes n_step or gamma during them; keep both fixed"
             )
         return sample
+
+
+def _repeated(row: Record, feed: Feed, shape: tuple[int, ...]) -> Record:
+    """Return a batch ``(seed, update, batch, ...)`` of one row, and of the rows beside it."""
+    beside = {each.name: each.law for each in feed.own_beside}
+
+    def repeated(record: Record, rows: int) -> Record:
+        own = dataclasses.replace(record, beside={})
+        return jax.tree.map(lambda x: np.broadcast_to(x, (*shape, rows, *x.shape[3:])), own)
+
+    found = {
+        name: repeated(each, getattr(beside[name], "rows", feed.batch))
+        for name, each in row.beside.items()
+    }
+    return dataclasses.replace(repeated(row, feed.batch), beside=found)

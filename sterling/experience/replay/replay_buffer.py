@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, Key
 from sterling import random_keys as named
 from sterling.actor import Actor
 from sterling.experience.batch_draws import Due, SourceWrapper, every_feed
+from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import (
     empty_extras,
     keeps_actor_extras,
@@ -51,6 +52,7 @@ class Replay(SourceWrapper, eqx.Module):
     needs: AnyNeeds = eqx.field(static=True)
     relabel: Relabeller | None = None  # relabels windows whenever they are drawn
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
+    episodes: EpisodeIndex | None = None  # which episode each row belongs to, for later rows
 
     @classmethod
     def create(
@@ -94,7 +96,9 @@ class Replay(SourceWrapper, eqx.Module):
             size = rows * envs
             priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
         empty, change = _with_relabeller(ring(), relabel)
-        return cls(source, empty, priorities, needs, change, form)
+        beside = any(feed.own_beside for feed in needs.feeds)
+        episodes = EpisodeIndex.create(empty) if beside else None
+        return cls(source, empty, priorities, needs, change, form, episodes)
 
     @property
     def world(self) -> World:
@@ -116,29 +120,30 @@ class Replay(SourceWrapper, eqx.Module):
 
     def shapes_with_capacity(self, rows: int) -> Replay:
         """Return the buffer's shapes and dtypes at a capacity of ``rows`` rows."""
-        ring = self.ring.shapes_with_capacity(rows)
-        priorities, change = self.priorities, self.relabel
-        change = None if change is None else change.shapes_with_capacity(rows)
+        ring, priorities = self.ring.shapes_with_capacity(rows), self.priorities
+        followers: Any = (self.relabel, self.episodes)
+        change, episodes = (x and x.shapes_with_capacity(rows) for x in followers)
         if priorities is not None:
             size = rows * self.world.spec.envs
             tree = eqx.filter_eval_shape(SumTree.zeros, self.world.seeds, size)
             priorities = dataclasses.replace(priorities, tree=tree)
-        return self._with_parts(self.source, (ring, priorities, change))
+        return self._with_parts(self.source, (ring, priorities, change, episodes))
 
     def _with_parts(self, source: Any, kept: ReplayParts) -> Replay:
         """Return the buffer with another source and new stored parts."""
-        ring, priorities, change = kept
-        parts = {"source": source, "ring": ring, "priorities": priorities, "relabel": change}
-        return dataclasses.replace(self, **parts)
+        ring, priorities, change, episodes = kept
+        parts: Any = {"ring": ring, "priorities": priorities, "relabel": change}
+        return dataclasses.replace(self, source=source, episodes=episodes, **parts)
 
     @property
     def kept(self) -> ReplayParts:
         """Return the parts that rows are added to."""
-        return self.ring, self.priorities, self.relabel
+        return self.ring, self.priorities, self.relabel, self.episodes
 
     def _with_capacity(self, rows: int) -> ReplayParts:
         """Return the stored parts, with a capacity of at least ``rows`` rows."""
-        ring, priorities, change = self.kept
+        ring, priorities, *_ = self.kept
+        followers: Any = self.kept[2:]
         if rows <= ring.rows:
             return self.kept
         if priorities is not None:
@@ -147,8 +152,8 @@ class Replay(SourceWrapper, eqx.Module):
             each = ring.oldest_first(each.reshape(seeds, ring.rows, envs), rows)
             tree = SumTree.from_numbers(each.reshape(seeds, -1))
             priorities = dataclasses.replace(priorities, tree=tree)
-        change = None if change is None else change.with_capacity(ring, rows)
-        return ring.with_capacity(rows), priorities, change
+        change, episodes = (x and x.with_capacity(ring, rows) for x in followers)
+        return ring.with_capacity(rows), priorities, change, episodes
 
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
@@ -160,7 +165,7 @@ class Replay(SourceWrapper, eqx.Module):
         source, rows = self.source.live(recording(agent, self.needs), keys)
         kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
         fresh = rows if self.needs.has_feed(FRESH) else None
-        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form)
+        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, kept[3])
         return self._with_parts(source, kept), draws
 
     def with_feedback(self, feedback: Priorities | None) -> Replay:
@@ -248,7 +253,7 @@ def _priority_window(needs: AnyNeeds) -> int:
     return by.window if by is not None else 1
 
 
-ReplayParts = tuple[Ring, Priorities | None, Relabeller | None]
+ReplayParts = tuple[Ring, Priorities | None, Relabeller | None, EpisodeIndex | None]
 
 
 def _next_power_of_two(rows: int) -> int:
@@ -260,11 +265,12 @@ def _next_power_of_two(rows: int) -> int:
 def _insert_rows(new: tuple[Record, int], kept: ReplayParts) -> ReplayParts:
     """Add rows; those whose window is now complete get the largest priority."""
     rows, window = new
-    before, priorities, change = kept
+    before, priorities, *_ = kept
+    followers: Any = kept[2:]
     ring = before.insert(rows)
-    change = None if change is None else change.insert(before, rows)
+    change, episodes = (x and x.insert(before, rows) for x in followers)
     if priorities is None:
-        return ring, None, change
+        return ring, None, change, episodes
     ready = rows.reward.shape[1]
     back, after = ready + window - 1, ring.stack
     offset = jnp.arange(-back, after, dtype=jnp.int32)
@@ -274,4 +280,5 @@ def _insert_rows(new: tuple[Record, int], kept: ReplayParts) -> ReplayParts:
     shape = (seeds, row.size)
     mask = ring.mask(Place.of_all(jnp.broadcast_to(row, shape), jnp.broadcast_to(env, shape)))
     complete = jnp.tile(offset < ready - back, envs)
-    return ring, priorities.admit(row * envs + env, mask & complete[None]), change
+    admitted = priorities.admit(row * envs + env, mask & complete[None])
+    return ring, admitted, change, episodes

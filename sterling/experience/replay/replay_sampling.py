@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
+from sterling.experience import beside_rows
+from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import read_past
 from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
 from sterling.experience.replay.priority_tree import Priorities
@@ -43,6 +45,7 @@ class ReplayDraws(eqx.Module):
     fresh: Record | None = None  # the rows collected last, for feeds of fresh rows
     relabel: Relabeller | None = None  # relabels windows before they are summed
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
+    episodes: EpisodeIndex | None = None  # for later rows beside the batch
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -55,9 +58,14 @@ class ReplayDraws(eqx.Module):
         if own.whole:
             return self.fresh
         which = self._which(own, named.fold_each(keys, "sample"))
+        if own.own_beside:
+            return which, beside_rows.presample(own, keys, self._anywhere)
         if self.relabel is None:
             return which
         return which, self.relabel.presample(keys, (own.updates, own.batch))
+
+    def _anywhere(self, shape: tuple[int, int], keys: Key[Array, "seed"]) -> Int[Array, "..."]:
+        return sample_windows(self.ring, 1, shape, keys)
 
     def _which(
         self, own: Feed, keys: Key[Array, "seed"]
@@ -82,24 +90,27 @@ class ReplayDraws(eqx.Module):
         if isinstance(sample, Record):
             return sample
         own = dataclasses.replace(own, horizon=feed.horizon)
-        change, number, relabel = self.relabel, sample, None
-        if change is not None:
+        change, number, relabel, luck = self.relabel, sample, None, {}
+        if own.own_beside or change is not None:
             number, luck = sample
+        if change is not None:
             relabel = partial(_relabel_windows, change, luck)
         if feedback is not None and own.priority:
             number, weight = _add_seed_axis(feedback).draw(number[None])
             number, extras["weight"] = number[0], weight[0]
         if own.priority or "place" in own.add:
             extras["place"] = number
-        envs = self.ring.words.shape[2]
-        start = jnp.maximum(number, 0)
-        place, known = Place(seed, start // envs, start % envs), number >= 0
+        place, known = place_of(self.ring, seed, number), number >= 0
         begun = read_past(self.past_form, self.ring, place)
         if own.length:
             place, known = place.ahead(own.length, self.ring.rows), known[:, None]
         keep = bool(self.needs.keep)
         batch = window_transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)
-        return dataclasses.replace(batch, mask=batch.mask & known, start=begun)
+        beside: dict[str, Record] = {}
+        if own.own_beside:
+            store = RingRows(self.ring, self.episodes, seed)
+            beside = beside_rows.rows_beside(own.own_beside, number, luck, store)
+        return dataclasses.replace(batch, mask=batch.mask & known, start=begun, beside=beside)
 
     def heed(
         self, feed: Feed, feedback: Priorities | None, signals: Signals, batch: Record
@@ -115,6 +126,38 @@ class ReplayDraws(eqx.Module):
         error = signals.samples["td_error"]
         told = _add_seed_axis(feedback).learn(batch.extras["place"][None], error[None])
         return jax.tree.map(lambda x: x[0], told)
+
+
+def place_of(ring: Ring, seed: Int[Array, ""], number: Int[Array, "..."]) -> Place:
+    """Return the places of rows of one seed by their numbers; of negative ones that of row 0."""
+    row, envs = jnp.maximum(number, 0), ring.words.shape[2]
+    return Place(seed, row // envs, row % envs)
+
+
+class RingRows(NamedTuple):
+    """The rows of one seed in a ring, by their numbers ``row * envs + env``; a
+    :class:`sterling.experience.beside_rows.Store`."""
+
+    ring: Ring
+    episodes: EpisodeIndex | None
+    seed: Int[Array, ""]
+
+    def steps_left(self, row: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Return how many known rows of its episode begin with each row; 0: unknown."""
+        assert self.episodes is not None
+        elapsed, length = self.episodes.lookup(self.ring, place_of(self.ring, self.seed, row))
+        return jnp.where(row >= 0, length - elapsed, 0)
+
+    def ahead(self, row: Int[Array, "..."], steps: Int[Array, "..."]) -> Int[Array, "..."]:
+        """Return the rows so many steps later in the same episode."""
+        _, rows, envs = self.ring.words.shape[:3]
+        return jnp.where(row >= 0, jnp.mod(row + steps * envs, rows * envs), row)
+
+    def at(self, row: Int[Array, "..."]) -> Record:
+        """Return rows without extras."""
+        place = place_of(self.ring, self.seed, row)
+        found = window_transitions(self.ring, Feed(), place, extras={}, keep=False)
+        return dataclasses.replace(found, mask=found.mask & (row >= 0))
 
 
 def _relabel_windows(

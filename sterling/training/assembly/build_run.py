@@ -18,8 +18,8 @@ from sterling.envs.hosted.action_bounds import has_open_side
 from sterling.equations.augmentation_words import fit_augmentation
 from sterling.experience.batch_draws import Source
 from sterling.experience.offline.batch_augmentation import Augment
+from sterling.experience.offline.beside_log import BesideLog
 from sterling.experience.offline.dataset_batches import DatasetSource
-from sterling.experience.offline.goal_batches import log_batches
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.preferences.preference_queries import Preferences, needs_without_labels
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
@@ -98,9 +98,8 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[], Source]]:
     dataset = run_dataset.read_log_in_world(settings.data)  # in the spaces of that problem
 
     def create() -> Source:  # new arrays for each run: iterations donate them
-        source: Source = _augment_batches(
-            settings, log_batches(dataset, needs, sampling), dataset.spec
-        )
+        rows = _beside_log(settings, DatasetSource.create(dataset, needs, sampling))
+        source: Source = _augment_batches(settings, rows, dataset.spec)
         return source
 
     return spec, create
@@ -204,6 +203,7 @@ def mix_with_log(settings: Settings, source: Any, spec: Spec) -> Any:
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
     own = run_dataset.split_needs(settings, needs)[0]
+    source = _beside_log(settings, source)
     if own is None:
         return _augment_batches(settings, source, spec)
     assert settings.data is not None  # the log's needs exist only with a log
@@ -211,6 +211,17 @@ def mix_with_log(settings: Settings, source: Any, spec: Spec) -> Any:
         run_dataset.read_log_in_world(settings.data), own, settings.data.sampling
     )
     return _augment_batches(settings, Mix((logged, source)), spec)
+
+
+def _beside_log(settings: Settings, source: Any) -> Any:
+    """Return the source with the rows of the log that the learner asks for beside its batches."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    needs, log = algorithm.needs(settings.config), settings.data
+    if not needs.beside_log:
+        return source
+    assert log is not None  # check_log_and_replay refuses such a learner without one
+    rows = run_dataset.read_log_in_world(log)
+    return BesideLog.create(source, rows, needs, log.sampling)
 
 
 def _augment_batches(settings: Settings, source: Any, spec: Spec) -> Any:

@@ -204,7 +204,7 @@ class SpacesWorld:
 def split_needs(settings: Settings, needs: AnyNeeds) -> tuple[AnyNeeds | None, AnyNeeds]:
     """Split the needs of the online phase into the log's part of every batch (None: no rows), and
     the part of the agents' own experience."""
-    if settings.data is None:
+    if settings.data is None or needs.beside_log:
         return None, needs
     own, rest = needs.divided(settings.data.share)
     if not any(feed.batch for feed in own.feeds):

@@ -17,7 +17,7 @@ from sterling.experience.replay.hindsight_replay import KINDS, SHARE, Hindsight
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.needs.feed import REPLAY
-from sterling.training.config.observed_goals import learns_goals
+from sterling.needs.goal_rows import draws_goals
 from sterling.types import AnyNeeds, Mistake, World
 
 
@@ -27,13 +27,16 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
     if not word:
         return
     parse_hindsight(word)
-    if learns_goals(needs):
-        raise Mistake(f"hindsight relabels a replay buffer, and {name} draws the goals of its log "
-                      "itself. Leave out hindsight.")  # fmt: skip
+    if draws_goals(needs):
+        raise Mistake(f"hindsight draws goals for learners that draw none, and {name} does. "
+                      "Leave out hindsight.")  # fmt: skip
     if not needs.has_feed(REPLAY) or needs.only_from_logs:
         raise Mistake(f"hindsight needs a replay buffer, and {name} has none. Use dqn, sac or td3.")
     if logged:
         raise Mistake("hindsight does not relabel goals of a dataset. Leave out hindsight.")
+    if any(feed.own_beside for feed in needs.feeds):
+        raise Mistake(f"hindsight gives rows other goals, but those that {name} reads beside them "
+                      "keep theirs. Leave out hindsight.")  # fmt: skip
     if any(feed.length for feed in needs.feeds):
         raise Mistake(f"hindsight relabels single rows, and {name} learns from sequences. "
                       "Leave out hindsight.")  # fmt: skip

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sterling.envs.goal_worlds.goal_tasks import GOALS, is_goal_world
-from sterling.types import AnyNeeds
-
-
-def learns_goals(needs: AnyNeeds) -> bool:
-    """Whether a learner is asked for goals, with which the rows of its log are relabelled."""
-    return any(feed.goals is not None for feed in needs.feeds)
+from sterling.needs.goal_rows import draws_goals
 
 
 def show_goals(algorithm: Any, environment: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -19,4 +14,4 @@ def show_goals(algorithm: Any, environment: Any, options: dict[str, Any]) -> dic
     if not is_goal_world(environment):
         return options
     needs = algorithm.needs(algorithm.Config())
-    return {GOALS: True, **options} if learns_goals(needs) else options
+    return {GOALS: True, **options} if draws_goals(needs) else options

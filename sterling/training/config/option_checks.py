@@ -16,7 +16,7 @@ from sterling.needs.feed import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
 from sterling.system.shown_values import shown_value
-from sterling.training.config.run_options import Guidance, LanguageSettings
+from sterling.training.config.run_options import Guidance, LanguageSettings, LogSettings
 from sterling.training.fields.config_fields import whole_number
 from sterling.types import Mistake
 
@@ -186,6 +186,20 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, scored: bool) -
     needs_replay = needs.has_feed(DREAM) or needs.has_feed(LABELS)
     if needs_replay and (logged or scored):
         raise Mistake(f"{name} needs a replay of its own experience. Leave out data and plr.")
+
+
+def check_beside_log(name: str, needs: Any, log: LogSettings | None) -> None:
+    """Raise Mistake if the learner reads rows of a log beside its batches, and there is no log, or
+    one with a share of the batches themselves."""
+    if not needs.beside_log:
+        return
+    if log is None:
+        raise Mistake(f"{name} reads rows of a dataset beside its batches: give data=FILE.")
+    if log.share != LogSettings.share:
+        raise Mistake(
+            f"{name} reads rows of its dataset beside its batches, which have none of them. Leave "
+            "out share."
+        )
 
 
 def teacher_guidance(teacher: Any, guide: Any) -> Any:

@@ -21,6 +21,7 @@ from sterling.training.config.evaluation_interval import (
 from sterling.training.config.hindsight_option import check_hindsight
 from sterling.training.config.observed_goals import show_goals
 from sterling.training.config.option_checks import (
+    check_beside_log,
     check_critic_obs,
     check_guide,
     check_language_run,
@@ -53,6 +54,7 @@ from sterling.training.phases.phase_sequence import (
     keeps_source,
     learner_needs,
     phase_iterations,
+    reads_log_beside,
     total_iterations,
 )
 from sterling.training.plasticity.network_upkeep import check_plasticity
@@ -230,19 +232,21 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
             raise Mistake("updates (and online fields) need a dataset: add data=FILE (--data FILE)")
         if needs.only_from_logs:
             raise Mistake(f"{name} learns from datasets only: give data=FILE and updates=N")
-    elif needs.lives:
+    elif needs.lives and not reads_log_beside(settings, needs):
+        if needs.beside_log:
+            own = "reads its dataset beside its own experience"
+            raise Mistake(f"{name} {own}. Give steps=N and no updates.")
         raise Mistake(f"{name} learns only from its own experience. Use sac, iql or bc with data.")
     elif needs.only_from_logs and settings.steps:
         raise Mistake(f"{name} learns from datasets only: give updates=N and no steps")
-    logged = settings.data is not None
+    logged = settings.data is not None and not reads_log_beside(settings, needs)
+    check_beside_log(name, needs, settings.data)
     check_log_and_replay(name, needs, logged=logged, scored=bool(kept_extras(settings.sources)))
     check_dreams(name, needs)
     if settings.augment and needs.lives:
         raise Mistake(f"augment does not support {name}, which learns from rollouts. Use sac.")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
-    check_sources(
-        settings.sources, name, needs, alone=settings.data is None and settings.guide is None
-    )
+    check_sources(settings.sources, name, needs, alone=not logged and settings.guide is None)
     check_plasticity(settings)
     check_hindsight(settings.hindsight, name, needs, logged=logged)
     check_episodes(settings, settings.evaluate_episodes)

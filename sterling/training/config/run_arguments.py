@@ -29,6 +29,7 @@ SETTINGS_ARGUMENTS = tuple(
     each.name for each in dataclasses.fields(Settings) if each.name not in COMPUTED
 )
 SPEECH_OPTIONS = tuple(each.name for each in dataclasses.fields(LanguageSettings))
+FILES = ("algorithm", "environment")  # which may be named by a file, also as a Path
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 GUIDE_OPTIONS = ("guiding", "guide_steps", "teacher")
 OUTPUT_OPTIONS = ("tensorboard", "wandb", "quiet")
@@ -47,7 +48,10 @@ def train_arguments(config: str | Path | None, given: Mapping[str, Any]) -> dict
     Raise Mistake for two names of one argument, without an algorithm, and for a name in the file
     that is none of the run's.
     """
-    named = dict(given)
+    named = {
+        name: os.fspath(value) if name in FILES and isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+    }
     if "env" in named:
         if "env_options" in named:
             raise Mistake("env and env_options are the same argument. Leave one out.")

@@ -18,7 +18,7 @@ from sterling.training.field_schedules import Span
 from sterling.training.fields.config_fields import check_iteration_count, make_config
 from sterling.training.fields.schedule_fields import SplitFields, split_with_anneal
 from sterling.training.phases.schedule_spans import schedule_spans
-from sterling.types import Mistake
+from sterling.types import AnyNeeds, Mistake
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,8 +210,14 @@ def acts_in_world(settings: Settings) -> bool:
 def counts_updates(settings: Settings) -> bool:
     """Whether progress is counted in updates in at least one phase of a run."""
     return settings.speech is not None or any(
-        each.data is not None for each in _remaining_settings(settings)
+        each.data is not None and not reads_log_beside(each, learner_needs(each))
+        for each in _remaining_settings(settings)
     )
+
+
+def reads_log_beside(settings: Settings, needs: AnyNeeds) -> bool:
+    """Whether the first phase reads its log only beside the batches of what agents experience."""
+    return needs.beside_log and acts_in_world(settings)
 
 
 def warmup_steps(settings: Settings) -> int:
