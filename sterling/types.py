@@ -188,10 +188,10 @@ class Algorithm(Protocol):
         learn(state, batch, key) -> (state, signals)
 
     With a feed of ``EPISODES`` each env acts with a state of its own, without exploring; with a
-    feed of ``DREAM`` the algorithm rolls out its model:
+    feed of ``DREAM`` the algorithm rolls out its model from real rows ``(branch, ...)``:
 
         member(state, key, env) -> state                      # env: its number, from 0
-        imagine(state, obs, valid, key) -> branches           # a Record (time, branch, ...)
+        imagine(state, rows, valid, key) -> branches          # a Record (time, branch, ...)
 
     An algorithm that adapts to a task (``Rollouts(length, adapt=n)``) makes the state for it from
     the first n rows of a task, ``(time, env, ...)`` (experience/rollouts/adaptation_rollout.py):
@@ -202,7 +202,7 @@ class Algorithm(Protocol):
     expected return in the learner's units; ``log_prob(state, obs, action)``;
     ``action_value(state, obs, action)``; ``advantage(state, batch)``, one number per row of a
     rollout, by which a source scores rows that are not learned from
-    (experience/levels/level_buffer.py); ``horizon(state)``, the current (n, discount) of n-step
+    (experience/levels/level_buffer.py); ``n_step_now(state)``, the current (n, discount) of n-step
     returns if they change with the state (n is at most ``Feed.n_step``), or None;
     ``complete_config(config, log)``, the Config with the fields filled in that it takes from a log.
     ``several_agents = True`` says that it handles several agents (``Spec.agents``); other

@@ -19,7 +19,7 @@ REQUIRED_PARTS = {  # of an algorithm, with their signatures
     "learn": "learn(state, batch, key)",
 }
 PARTS_BY_FEED_KIND = {  # extra functions that some kinds of feeds need
-    DREAM: ("imagine", "state, obs, valid, key"),
+    DREAM: ("imagine", "state, rows, valid, key"),
     EPISODES: ("member", "state, key, env"),
 }
 MEMORY_PARTS = ("memory", "recall")  # in place of ``act``

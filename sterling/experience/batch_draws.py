@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.actor import Actor
@@ -122,6 +122,18 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release all resources."""
+        ...
+
+
+@runtime_checkable
+class StoredRows(Source, Protocol):
+    """The interface of sources that store rows, from which a learned model can be rolled out."""
+
+    def starts(
+        self, count: int, keys: Key[Array, "seed"]
+    ) -> tuple[Record, Bool[Array, "seed count"]]:
+        """Return ``count`` rows of every seed, ``(seed, count, ...)``, and which of them are
+        experience."""
         ...
 
 

@@ -10,7 +10,7 @@ from sterling.system.mistake import Mistake
 
 FRESH, REPLAY = "fresh", "replay"  # kinds of feeds: this iteration's rollout, the replay buffer
 EPISODES = "episodes"  # one whole episode of every env, each played by its own ``member``
-DREAM = "dream"  # rollouts of a learned model, from states of the replay
+DREAM = "dream"  # rollouts of a learned model, from rows of the replay or the log
 LABELS = "labels"  # pairs of segments of the replay, and which of them is preferred
 TEACHER_ACTION = "teacher_action"  # extra of rows: what the run's teacher would have done
 GENERATED, TEXTS, PAIRS = "said", "texts", "pairs"  # for language models: own answers, texts, pairs
@@ -24,12 +24,12 @@ FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
 
 @dataclasses.dataclass(frozen=True)
 class Dreams:
-    """Model rollouts in every iteration, which begin at states of the replay."""
+    """Model rollouts in every iteration, which begin at rows of the replay or the log."""
 
     branches: int  # model rollouts begun in an iteration
-    horizon: int  # steps of each
-    kept: int  # newest imagined rows to keep; at least those of one iteration
-    real: float  # share of a batch's rows that come from the replay
+    steps: int  # of each
+    size: int  # newest imagined rows to keep; at least those of one iteration
+    real: float  # share of a batch's rows that come from the replay or the log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Feed:
     add: tuple[str, ...] = ()  # extras of each row, of ADDED
     dreams: Dreams | None = None  # for a feed of model rollouts
     labels: Labels | None = None  # for a feed of labels
-    horizon: Any = None  # current (n, gamma), n <= n_step: set by the algorithm's ``horizon``
+    n_step_now: Any = None  # (n, gamma), n <= n_step: set by the algorithm's ``n_step_now``
     padded: bool = False  # sequences end in the drawn row, and lie in one episode
     beside: tuple[Beside, ...] = ()  # further rows, in ``batch.beside``
 

@@ -101,11 +101,13 @@ class Agent(eqx.Module):
         recall = partial(cast(Any, self.algorithm).recall, explore=explore)
         return over_seeds(self.strategy, recall)(self.state, past, obs, keys)
 
-    def imagine(self, obs: Obs, valid: Bool[Array, "seed branch"], keys: Key[Array, "seed"]) -> Any:
-        """Return model rollouts from observations ``(seed, branch, ...)``: a Record ``(seed, time,
+    def imagine(
+        self, rows: Record, valid: Bool[Array, "seed branch"], keys: Key[Array, "seed"]
+    ) -> Any:
+        """Return model rollouts from real rows ``(seed, branch, ...)``: a Record ``(seed, time,
         branch, ...)``. Branches that are not ``valid`` are not learned from."""
         imagine = cast(Any, self.algorithm).imagine
-        return over_seeds(self.strategy, imagine)(self.state, obs, valid, keys)
+        return over_seeds(self.strategy, imagine)(self.state, rows, valid, keys)
 
     def check_memoryless(self, remedy: str) -> None:
         """Raise :class:`Mistake`, which ends with ``remedy``, if the algorithm needs a memory."""

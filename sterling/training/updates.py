@@ -87,9 +87,9 @@ class FeedUpdates:
 
     def _as_now(self, state: Any) -> Feed:
         """Return the feed with the current n and discount of n-step returns, from ``state``."""
-        horizon = getattr(self.algorithm, "horizon", None)
-        now = horizon(state) if callable(horizon) else None
-        return self.feed if now is None else dataclasses.replace(self.feed, horizon=now)
+        current = getattr(self.algorithm, "n_step_now", None)
+        now = None if current is None else current(state)
+        return self.feed if now is None else dataclasses.replace(self.feed, n_step_now=now)
 
 
 def presample(

@@ -201,7 +201,7 @@ def test_dqn_horizon_schedule_of_n_step_and_gamma_follows_bbf():
     assert dqn.needs(state.config).n_step == 10
     for done in (0, 1, 17, 50, 99, 100, 5_000):
         p = min(done / 100, 1.0)
-        n, gamma = dqn.horizon(dataclasses.replace(state, updates=jnp.int32(done)))
+        n, gamma = dqn.n_step_now(dataclasses.replace(state, updates=jnp.int32(done)))
         assert int(n) == round(float(np.exp((1 - p) * np.log(10) + p * np.log(3))))
         far = np.exp((1 - p) * np.log(0.03) + p * np.log(0.003))
         np.testing.assert_allclose(gamma, 1 - far, rtol=1e-6)
@@ -210,13 +210,13 @@ def test_dqn_horizon_schedule_of_n_step_and_gamma_follows_bbf():
 def test_dqn_n_step_and_gamma_schedules_work_separately():
     at = {"updates": jnp.int32(50)}
     longer = dataclasses.replace(agent(n_step=2, n_step_final=8, horizon_updates=100), **at)
-    n, gamma = dqn.horizon(longer)
+    n, gamma = dqn.n_step_now(longer)
     assert (int(n), float(gamma)) == (4, pytest.approx(0.99))
     assert dqn.needs(longer.config).n_step == 8
     further = dataclasses.replace(agent(n_step=3, gamma_initial=0.9, horizon_updates=100), **at)
-    n, gamma = dqn.horizon(further)
+    n, gamma = dqn.n_step_now(further)
     assert (int(n), float(gamma)) == (3, pytest.approx(1 - np.sqrt(0.1 * 0.01)))
-    assert dqn.horizon(agent(n_step=3)) is None
+    assert dqn.n_step_now(agent(n_step=3)) is None
 
 
 def test_dqn_learns_with_the_current_scheduled_gamma():

@@ -101,7 +101,7 @@ def test_dataset_n_step_windows_sum_rewards_within_an_episode(data, mapped):
 def test_dataset_horizon_schedule_sums_the_given_number_of_rows(data):
     source = DatasetSource.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
     feed, index = source.needs.feeds[0], jnp.arange(14, dtype=jnp.int32)
-    live = dataclasses.replace(feed, horizon=(jnp.int32(2), jnp.float32(0.25)))
+    live = dataclasses.replace(feed, n_step_now=(jnp.int32(2), jnp.float32(0.25)))
     found = source.draw(live, jnp.int32(0), None, index)
     fixed = dataclasses.replace(feed, n_step=2, gamma=0.25)
     wanted = source.draw(fixed, jnp.int32(0), None, index)

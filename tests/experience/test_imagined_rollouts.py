@@ -51,9 +51,9 @@ class Told(eqx.Module):
     memory = property(lambda self: self.agent.memory)
     act = property(lambda self: self.agent.act)
 
-    def imagine(self, obs, valid, keys):
+    def imagine(self, rows, valid, keys):
         times = jnp.arange(self.horizon, dtype=jnp.float32)[None, :, None]
-        seen = obs[:, None] + FAR * times[..., None]
+        seen = rows.obs[:, None] + FAR * times[..., None]
         shape = seen.shape[:3]
         ended = jnp.broadcast_to(jnp.arange(shape[2]) == self.ends, shape)
         alive = valid[:, None] & ~(ended & (times > 0.0))
@@ -74,7 +74,7 @@ def begun(world, horizon, seeds=(0, 1), asked=None, **fields):
     replay = Replay.create(
         Rollout.create(world, 1, start), needs_without_dreams(needs), 1, start, 200
     )
-    return Dream.create(replay.warm_up(agent, start), dream_feed(needs)), agent
+    return Dream.create(replay.warm_up(agent, start), dream_feed(needs), start), agent
 
 
 def asking(needs, **changed):
@@ -224,15 +224,18 @@ def foretelling(horizon=3, **fields):
     _, agent = begun("observation", horizon, seeds=(0,), **fields)
     state = jax.tree.map(lambda x: x[0], agent.state)
     model = dataclasses.replace(state.model, updates=jnp.ones((), jnp.int32))
-    return mbpo.State(state.policy, model), jnp.ones((6, 1))
+    zeros = jnp.zeros(6)
+    seen, never = jnp.ones((6, 1)), jnp.zeros(6, bool)
+    rows = Record(seen, zeros, zeros, zeros, seen, never, ~never)
+    return mbpo.State(state.policy, model), rows
 
 
 @pytest.mark.slow
 def test_imagined_branches_follow_the_model_and_stop_at_its_terminations():
-    state, obs = foretelling()
+    state, real = foretelling()
     likely = state.model.nets.net.layers[-1].bias.at[:, -1].set(0.0)
     state = eqx.tree_at(lambda s: s.model.nets.net.layers[-1].bias, state, likely)
-    rows = mbpo.imagine(state, obs, jnp.arange(6) > 0, jax.random.key(3))
+    rows = mbpo.imagine(state, real, jnp.arange(6) > 0, jax.random.key(3))
     assert rows.reward.shape == (3, 6)
     np.testing.assert_array_equal(rows.obs[1:], rows.next_obs[:-1])
     np.testing.assert_array_equal(rows.mask[0], np.arange(6) > 0)
@@ -244,12 +247,12 @@ def test_imagined_branches_follow_the_model_and_stop_at_its_terminations():
 
 
 def test_imagined_rollouts_use_elite_models_equally_often():
-    state, obs = foretelling(1, members=4, elites=2)
+    state, real = foretelling(1, members=4, elites=2)
     bias = state.model.nets.net.layers[-1].bias
     bias = bias.at[:, 1].set(jnp.asarray([100.0, 200.0, 300.0, 400.0]))  # each member's reward
     state = eqx.tree_at(lambda s: s.model.nets.net.layers[-1].bias, state, bias)
     state = eqx.tree_at(lambda s: s.model.error, state, jnp.asarray([0.5, 0.1, 0.9, 0.2]))
-    rows = mbpo.imagine(state, obs, jnp.ones(6, bool), jax.random.key(3))
+    rows = mbpo.imagine(state, real, jnp.ones(6, bool), jax.random.key(3))
     made = np.sort(np.round(np.asarray(rows.reward[0]) / 100.0))
     np.testing.assert_array_equal(made, [2, 2, 2, 4, 4, 4])
 

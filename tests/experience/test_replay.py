@@ -656,7 +656,7 @@ def test_replay_horizon_schedule_sums_equal_smaller_n_and_gamma():
 
     @jax.jit
     def draw(*now):
-        return draws.draw(dataclasses.replace(feed, horizon=now), seed, None, number)
+        return draws.draw(dataclasses.replace(feed, n_step_now=now), seed, None, number)
 
     own = draws.draw(feed, seed, None, number)
     for count, gamma in ((1, 0.9), (2, 0.5), (4, 0.5)):

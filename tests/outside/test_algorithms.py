@@ -232,7 +232,7 @@ def test_user_algorithm_object_is_trained_and_must_be_given_again_on_load(tmp_pa
         ((Feed("replayed", batch=8),), "kind of feed 'replayed'. Use one of fresh, replay"),
         ((Feed("episodes"), Feed(name="b", batch=8)), "whole episodes must be the only feed"),
         ((Feed("episodes"),), r"lacks member\(state, key, env\)"),
-        ((Feed("dream", batch=8),), r"lacks imagine\(state, obs, valid, key\)"),
+        ((Feed("dream", batch=8),), r"lacks imagine\(state, rows, valid, key\)"),
     ],
 )
 def test_user_algorithm_with_invalid_feeds_is_refused(feeds, said):

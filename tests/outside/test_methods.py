@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import sterling
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
 from sterling.data_generation.run_recording import RunRecording, record_run
 from sterling.types import Mistake
 
@@ -56,3 +58,21 @@ def test_gail_learns_cart_pole_without_its_reward(tmp_path):
         METHODS / "gail.py", "CartPole-v1", data=log, steps=60_000, seeds=3, **more
     )
     assert min(run.result["final"]["return"]["per_seed"]) > 200
+
+
+@pytest.fixture(name="random_rows", scope="module")
+def _random_rows(tmp_path_factory):
+    """5,000 rows of uniformly random actions in Pendulum-v1."""
+    order = DatasetOrder("Pendulum-v1", "random", 5_000)
+    return make_dataset(order, tmp_path_factory.mktemp("log") / "random")
+
+
+@pytest.mark.slow
+def test_mopo_learns_pendulum_from_random_actions(random_rows):
+    """Random policies earn about -1200."""
+    sizes = {"width": 64, "model_width": 64, "model_depth": 2, "quiet": True}
+    how = {"data": random_rows, "updates": 15_000, "seeds": 3, "evaluate_episodes": 5}
+    run = sterling.train(METHODS / "mopo.py", "Pendulum-v1", **how, **sizes)
+    assert min(run.result["final"]["return"]["per_seed"]) > -600
+    with pytest.raises(Mistake, match="from one store of rows"):
+        sterling.train("mbpo", "Pendulum-v1", data=random_rows, steps=9_000, quiet=True)

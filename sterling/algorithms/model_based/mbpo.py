@@ -216,9 +216,9 @@ def model_loss(
 
 
 def imagine(
-    state: State, obs: Float[Array, "branch n"], valid: Bool[Array, "branch"], key: Key[Array, ""]
+    state: State, rows: Record, valid: Bool[Array, "branch"], key: Key[Array, ""]
 ) -> Record:
-    """Generate branches ``(time, branch, ...)`` of ``horizon`` steps from observations. ``mask`` is
+    """Generate branches ``(time, branch, ...)`` of ``horizon`` steps from real rows. ``mask`` is
     False in branches that are not ``valid``, and after a predicted termination."""
     model = state.model
     best_members = jnp.argsort(model.error)[: state.config.elites]
@@ -235,7 +235,7 @@ def imagine(
         return (obs + change, alive & ~ended), row
 
     times = jnp.arange(state.config.horizon, dtype=jnp.int32)
-    return jax.lax.scan(step, (obs, valid & (model.updates > 0)), times)[1]
+    return jax.lax.scan(step, (rows.obs, valid & (model.updates > 0)), times)[1]
 
 
 def predict_step(

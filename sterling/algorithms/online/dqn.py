@@ -182,7 +182,7 @@ def value(state: Any, obs: Obs) -> Float[Array, "env"]:
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on transitions ``(batch, ...)``."""
-    config, current = state.config, horizon(state)
+    config, current = state.config, n_step_now(state)
     current_config = (
         config if current is None else eqx.tree_at(lambda config: config.gamma, config, current[1])
     )
@@ -239,7 +239,7 @@ def mask_forbidden(
     return q if mask is None else jnp.where(mask, q, FORBIDDEN_LOGIT)
 
 
-def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
+def n_step_now(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
     """Return the current n and gamma; None if both are constant."""
     config = state.config
     if not config.n_step_final and config.gamma_initial is None:

@@ -211,7 +211,7 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on stretches ``(batch, time, ...)``; renew the networks if that is due."""
-    n_step, gamma = horizon(state)
+    n_step, gamma = n_step_now(state)
     current = eqx.tree_at(lambda config: config.gamma, state.config, gamma)
     grads, metrics, divergence = spr.gradients(state, batch, key, current)
     metrics |= {"loss/grad_norm": global_norm(grads), "policy/epsilon": dqn.epsilon(state)}
@@ -252,7 +252,7 @@ def renewed(state: State, key: Key[Array, ""]) -> State:
     return dataclasses.replace(state, **fresh, since=jnp.zeros_like(state.since))
 
 
-def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]]:
+def n_step_now(state: State) -> tuple[Int[Array, ""], Float[Array, ""]]:
     """Return the current n and gamma."""
     config = state.config
     p = jnp.minimum(state.since.astype(jnp.float32) / config.horizon_updates, 1.0)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor
@@ -104,6 +104,13 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     ) -> tuple[DatasetSource, DatasetSource | PreloadedBatches]:
         """Return the source and its draws; for a file larger than memory, read the batches now."""
         return self, self if self.traced else PreloadedBatches.load(self, keys, due)
+
+    def starts(
+        self, count: int, keys: Key[Array, "seed"]
+    ) -> tuple[Record, Bool[Array, "seed count"]]:
+        """Return rows to roll a model out from, and which of them are experience: all."""
+        rows = self.take(self.choose((1, count), keys)[:, 0])
+        return rows, rows.mask
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -258,7 +265,7 @@ class PreloadedBatches(NoFeedback, eqx.Module):
     def draw(self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Record) -> Record:
         """Return this update's batch. Raises Mistake if n-step sums change from update to
         update."""
-        if feed.horizon is not None:
+        if feed.n_step_now is not None:
             raise Mistake(
                 "n-step rewards of a dataset larger than memory are summed before the updates, but "
                 "this learner changes n_step or gamma during them; keep both fixed"

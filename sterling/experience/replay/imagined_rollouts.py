@@ -1,4 +1,4 @@
-"""A source that adds imagined transitions to a replay buffer (model-based RL)."""
+"""A source that adds imagined transitions to a replay buffer or a log (model-based RL)."""
 
 from __future__ import annotations
 
@@ -8,48 +8,43 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
-from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
-from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, StoredRows, every_feed
+from sterling.experience.replay.n_step_windows import window_transitions
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.needs.feed import DREAM, REPLAY
-from sterling.nets.action_heads import Actions
 from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
 
 
 class Dream(SourceWrapper, eqx.Module):
-    """Has the agent imagine branches from real states of ``source`` in every iteration, and keeps
-    the newest of them (``needs.Dreams``).
+    """Has the agent imagine branches from real rows of ``source`` in every iteration, and keeps the
+    newest of them (``needs.Dreams``).
 
-    The branches of one iteration lie side by side in a ring, as envs do: ``horizon`` rows each,
+    The branches of one iteration lie side by side in a ring, as envs do: ``steps`` rows each,
     then one masked row that holds the final observation. Random numbers are derived from the
     iteration's keys under "dream", so the real experience is the same as without imagination.
     """
 
-    source: Replay
+    source: Any  # StoredRows
     dreams: Ring
     feed: Feed = eqx.field(static=True)
 
     @classmethod
-    def create(cls, source: Replay, feed: Feed) -> Dream:
-        """Create an empty ring of imagined branches; ``feed`` is the feed with ``dreams``."""
+    def create(cls, source: StoredRows, feed: Feed, keys: Key[Array, "seed"]) -> Dream:
+        """Create an empty ring of imagined branches for every seed; ``feed`` is the feed with
+        ``dreams``."""
         own: Any = feed.dreams
-        seeds = source.world.seeds
-
-        def wide(leaf: Array) -> Array:
-            return jnp.zeros((seeds, own.branches, *leaf.shape[2:]), leaf.dtype)
+        real, _ = source.starts(own.branches, keys)
+        obs, action = jax.tree.map(jnp.zeros_like, (real.obs, real.action))
 
         def ring() -> Ring:
-            action = Actions.from_space(source.world.spec.action).nothing((seeds, own.branches))
-            obs = jax.tree.map(wide, source.source.obs)
-            blocks = -(-own.kept // (own.branches * own.horizon))
-            return Ring.create((blocks + 1) * (own.horizon + 1), obs, action)
+            blocks = -(-own.size // (own.branches * own.steps))
+            return Ring.create((blocks + 1) * (own.steps + 1), obs, action)
 
-        check_memory(own.kept, ring, "kept")
+        check_memory(own.size, ring, "kept")
         return cls(source, ring(), feed)
 
     def collect(
@@ -58,9 +53,12 @@ class Dream(SourceWrapper, eqx.Module):
         """Collect with ``source``, then imagine new branches if they are due."""
         source, draws = self.source.collect(agent, keys, due)
         now = True if self.feed.always else due(self.feed)
+        below = named.fold_each(keys, "dream")
 
         def imagined(dreams: Ring) -> Ring:
-            return _imagine_branches(self.feed, source.ring, dreams, agent, keys)
+            count = self.feed.dreams.branches  # type: ignore[union-attr]
+            real, valid = source.starts(count, named.fold_each(below, "begin"))
+            return _imagine_branches(real, valid, dreams, agent, below)
 
         if isinstance(now, jax.core.Tracer):
             dreams = jax.lax.cond(now, imagined, lambda dreams: dreams, self.dreams)
@@ -70,7 +68,7 @@ class Dream(SourceWrapper, eqx.Module):
 
 
 class DreamDraws(eqx.Module):
-    """Batches of a replay buffer, and batches that mix real and imagined rows."""
+    """Batches of real rows, and batches that mix real and imagined rows."""
 
     draws: Any
     dreams: Ring
@@ -84,7 +82,7 @@ class DreamDraws(eqx.Module):
         return feed.batch
 
     def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> PyTree:
-        """Draw the replay buffer's random numbers, and the indices of imagined rows."""
+        """Draw the real rows' random numbers, and the indices of imagined rows."""
         draws: Draws = self.draws
         own = draws.presample(feed, keys)
         if feed.of != DREAM:
@@ -96,7 +94,7 @@ class DreamDraws(eqx.Module):
     def draw(self, feed: Feed, seed: Int[Array, ""], feedback: PyTree, sample: PyTree) -> Record:
         """Return one update's batch: real rows, then imagined ones (or sequences of either).
 
-        Extras that the replay buffer keeps are left out: imagined rows do not have them.
+        Extras that only real rows have are left out.
         """
         if feed.of != DREAM:
             batch: Record = self.draws.draw(feed, seed, feedback, sample)
@@ -131,11 +129,11 @@ def check_dreams(name: str, needs: AnyNeeds) -> None:
             f"{name}: imagined rows are drawn uniformly, outside the replay; remove {asked} from "
             "the feed with dreams"
         )
-    horizon = feed.dreams.horizon
-    if feed.length > horizon:
+    steps = feed.dreams.steps
+    if feed.length > steps:
         raise Mistake(
-            f"{name} asks for {feed.length} consecutive imagined rows, but a branch has {horizon}; "
-            f"set length to at most {horizon}, or give dreams a larger horizon"
+            f"{name} asks for {feed.length} consecutive imagined rows, but a branch has {steps}; "
+            f"set length to at most {steps}, or give dreams more steps"
         )
 
 
@@ -145,7 +143,7 @@ def dream_feed(needs: AnyNeeds) -> Feed | None:
 
 
 def needs_without_dreams(needs: AnyNeeds) -> AnyNeeds:
-    """Return what the replay buffer must provide: imagination feeds reduced to their real rows."""
+    """Return what the replay or the log must provide: imagination feeds reduced to real rows."""
     if dream_feed(needs) is None:
         return needs
 
@@ -161,16 +159,10 @@ def needs_without_dreams(needs: AnyNeeds) -> AnyNeeds:
 
 @eqx.filter_jit  # for host worlds; no effect inside a compiled program
 def _imagine_branches(
-    feed: Feed, real: Ring, dreams: Ring, agent: Any, keys: Key[Array, "seed"]
+    real: Record, valid: Bool[Array, "seed branch"], dreams: Ring, agent: Any, keys: Any
 ) -> Ring:
-    """Imagine one iteration's branches and add them to the ring."""
-    keys, envs = named.fold_each(keys, "dream"), real.words.shape[2]
-    begin = named.fold_each(keys, "begin")
-    number = sample_windows(real, 1, (1, feed.dreams.branches), begin)[:, 0]  # type: ignore[union-attr]
-    start = jnp.maximum(number, 0)
-    place = Place.of_all(start // envs, start % envs)
-    valid = real.mask(place) & (number >= 0)
-    rows = agent.imagine(real.obs(place), valid, named.fold_each(keys, "imagine"))
+    """Imagine one iteration's branches from real rows and add them to the ring."""
+    rows = agent.imagine(real, valid, named.fold_each(keys, "imagine"))
     return dreams.insert(_with_end_row(rows))
 
 
@@ -192,7 +184,7 @@ def _sample_rows(
     final observation has overwritten. A sequence stays within one branch.
     """
     own: Any = feed.dreams
-    block, starts = own.horizon + 1, own.horizon - max(feed.length, 1) + 1
+    block, starts = own.steps + 1, own.steps - max(feed.length, 1) + 1
     held = jnp.minimum(dreams.count, dreams.rows - block)
     oldest = dreams.head - held
     most = jnp.maximum(held // block, 1) * starts

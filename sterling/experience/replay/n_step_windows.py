@@ -90,11 +90,11 @@ def rows_to_sum(
     """Return which of a window's rows to sum, and the discount inside the sum.
 
     ``follows`` marks the rows that belong to the window's episode. The number of rows and the
-    discount are the feed's, or its ``horizon``'s if it has one.
+    discount are the feed's, or its ``n_step_now``'s if it has one.
     """
-    if feed.horizon is None:
+    if feed.n_step_now is None:
         return follows, feed.gamma
-    count, gamma = feed.horizon
+    count, gamma = feed.n_step_now
     row = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * (follows.ndim - 1) + (-1,))
     return follows & (row < count), gamma
 

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor
@@ -24,7 +24,7 @@ from sterling.experience.replay.kept_extras import (
 )
 from sterling.experience.replay.priority_tree import Priorities, SumTree
 from sterling.experience.replay.replay_memory_check import check_memory
-from sterling.experience.replay.replay_sampling import ReplayDraws
+from sterling.experience.replay.replay_sampling import ReplayDraws, start_rows
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.experience.rollouts.guided_rollout import GuidedRollout
@@ -167,6 +167,13 @@ class Replay(SourceWrapper, eqx.Module):
         fresh = rows if self.needs.has_feed(FRESH) else None
         draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, kept[3])
         return self._with_parts(source, kept), draws
+
+    def starts(
+        self, count: int, keys: Key[Array, "seed"]
+    ) -> tuple[Record, Bool[Array, "seed count"]]:
+        """Return rows, with what is kept of them, to roll a model out from, and which of them are
+        experience."""
+        return start_rows(self.ring, self.past_form, (count, bool(self.needs.keep)), keys)
 
     def with_feedback(self, feedback: Priorities | None) -> Replay:
         """Return the buffer with the priorities that updates changed."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.experience import beside_rows
@@ -89,7 +89,7 @@ class ReplayDraws(eqx.Module):
         own, extras = self.needs.feed(feed.name), {}
         if isinstance(sample, Record):
             return sample
-        own = dataclasses.replace(own, horizon=feed.horizon)
+        own = dataclasses.replace(own, n_step_now=feed.n_step_now)
         change, number, relabel, luck = self.relabel, sample, None, {}
         if own.own_beside or change is not None:
             number, luck = sample
@@ -126,6 +126,23 @@ class ReplayDraws(eqx.Module):
         error = signals.samples["td_error"]
         told = _add_seed_axis(feedback).learn(batch.extras["place"][None], error[None])
         return jax.tree.map(lambda x: x[0], told)
+
+
+@eqx.filter_jit  # for host worlds; no effect inside a compiled program
+def start_rows(
+    ring: Ring, form: Any, how: tuple[int, bool], keys: Key[Array, "seed"]
+) -> tuple[Record, Bool[Array, "seed count"]]:
+    """Return rows of every seed to roll a model out from, and which of them are experience.
+
+    ``form``: the structure of the pasts that are kept; ``how``: the number of rows, and whether
+    they have the extras that are kept.
+    """
+    number = sample_windows(ring, 1, (1, how[0]), keys)[:, 0]
+    row, envs = jnp.maximum(number, 0), ring.words.shape[2]
+    place = Place.of_all(row // envs, row % envs)
+    rows = window_transitions(ring, Feed(), place, extras={}, keep=how[1])
+    rows = dataclasses.replace(rows, start=read_past(form, ring, place))
+    return rows, rows.mask & (number >= 0)
 
 
 def place_of(ring: Ring, seed: Int[Array, ""], number: Int[Array, "..."]) -> Place:

@@ -84,12 +84,12 @@ def _log_run_builder(settings: Settings) -> Callable[..., Run]:
         agent = create_agent(settings, spec, seeds, own)
         if warm and settings.init is not None:
             agent = start_agent(settings, spec, agent)
-        return Run(agent, source_of(), seeds, jnp.zeros((), jnp.int32))
+        return Run(agent, source_of(seeds), seeds, jnp.zeros((), jnp.int32))
 
     return begin
 
 
-def log_source(settings: Settings) -> tuple[Spec, Callable[[], Source]]:
+def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]], Source]]:
     """Return the log's problem, and a function that creates the source of its rows."""
     algorithm: Any = algorithms.find(settings.algorithm)
     assert settings.data is not None
@@ -97,8 +97,10 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[], Source]]:
     spec = checked_problem_spec(settings)
     dataset = run_dataset.read_log_in_world(settings.data)  # in the spaces of that problem
 
-    def create() -> Source:  # new arrays for each run: iterations donate them
-        rows = _beside_log(settings, DatasetSource.create(dataset, needs, sampling))
+    def create(seeds: Int[Array, "seed"]) -> Source:  # new arrays for each run: it donates them
+        log = DatasetSource.create(dataset, needs_without_dreams(needs), sampling)
+        keys = random_keys.for_seeds(seeds, "source", 0)
+        rows = _beside_log(settings, _wrap_stored(log, needs, keys))
         source: Source = _augment_batches(settings, rows, dataset.spec)
         return source
 
@@ -182,17 +184,17 @@ def source_builder(
         own = build_sources.with_kept_extras(settings.sources, own)
         real = needs_without_labels(needs_without_dreams(own))
         replay = Replay.create(rollouts, real, stack, start, room, actor=agent, relabel=relabel)
-        return build_sources.wrap_source(settings.sources, _wrap_replay(replay, own))
+        return build_sources.wrap_source(settings.sources, _wrap_stored(replay, own, start))
 
     return create
 
 
-def _wrap_replay(replay: Replay, needs: AnyNeeds) -> Source:
-    """Return the replay, wrapped by sources of model rollouts and preferences if needed."""
-    source: Any = replay
+def _wrap_stored(stored: Any, needs: AnyNeeds, keys: Key[Array, "seed"]) -> Source:
+    """Return a replay or a log, wrapped by sources of model rollouts and preferences if needed."""
+    source = stored
     for feed in needs.feeds:
         if feed.of == DREAM:
-            source = Dream.create(source, feed)
+            source = Dream.create(source, feed, keys)
         if feed.of == LABELS:
             source = Preferences.create(source, feed)
     return source

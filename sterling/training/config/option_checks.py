@@ -170,10 +170,10 @@ def check_dump_folder(speech: LanguageSettings | None) -> None:
         check_writable(Path(speech.dump))
 
 
-def check_log_and_replay(name: str, needs: Any, *, logged: bool, scored: bool) -> None:
-    """Raise Mistake if the learner needs of a log what no log holds, or needs model rollouts or
-    comparisons together with a log or with scored levels (``scored``: a source scores the rows).
-    """
+def check_log_and_replay(name: str, needs: Any, *, logged: bool, acts: bool, scored: bool) -> None:
+    """Raise Mistake if the learner needs of a log what no log holds, or needs comparisons together
+    with a log, or these or model rollouts with scored levels (``scored``: a source scores the rows)
+    or with both a log and steps (``acts``)."""
     if logged and needs.keep:
         raise Mistake(
             f"{name} needs extras that are recorded while it acts ({', '.join(needs.keep)}), which "
@@ -183,9 +183,14 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, scored: bool) -
         raise Mistake(
             f"{name} needs returns with several discounts; a dataset gives one. Leave out data."
         )
-    needs_replay = needs.has_feed(DREAM) or needs.has_feed(LABELS)
-    if needs_replay and (logged or scored):
+    dreams, compared = needs.has_feed(DREAM), needs.has_feed(LABELS)
+    if (compared and logged) or ((dreams or compared) and scored):
         raise Mistake(f"{name} needs a replay of its own experience. Leave out data and plr.")
+    if dreams and logged and acts:
+        raise Mistake(
+            f"{name} rolls its model out from one store of rows, a log or a replay. Leave out "
+            "data, or steps."
+        )
 
 
 def check_beside_log(name: str, needs: Any, log: LogSettings | None) -> None:

@@ -241,7 +241,8 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
         raise Mistake(f"{name} learns from datasets only: give updates=N and no steps")
     logged = settings.data is not None and not reads_log_beside(settings, needs)
     check_beside_log(name, needs, settings.data)
-    check_log_and_replay(name, needs, logged=logged, scored=bool(kept_extras(settings.sources)))
+    scored = bool(kept_extras(settings.sources))
+    check_log_and_replay(name, needs, logged=logged, acts=settings.steps > 0, scored=scored)
     check_dreams(name, needs)
     if settings.augment and needs.lives:
         raise Mistake(f"augment does not support {name}, which learns from rollouts. Use sac.")
