@@ -17,6 +17,7 @@ from sterling.needs.feed import (
     FRESH,
     GENERATED,
     LABELS,
+    PAD,
     PAIRS,
     REPLAY,
     TEXTS,
@@ -94,8 +95,8 @@ class NeedsBase:
 
     @property
     def only_from_logs(self) -> bool:
-        """Whether it collects nothing, or learns from padded sequences."""
-        return not (self.collect or self.speaks) or any(feed.padded for feed in self.feeds)
+        """Whether it collects nothing itself."""
+        return not (self.collect or self.speaks)
 
     def feed(self, name: str) -> Feed:
         """Return the feed of this name."""
@@ -197,7 +198,7 @@ class Sequences(NeedsBase):
         """Return the only feed."""
         gamma = float(self.gamma)
         rows: Any = {"batch": self.batch, "updates": self.updates, "length": self.length}
-        return (Feed(**rows, monte_carlo=gamma, padded=True),)
+        return (Feed(**rows, monte_carlo=gamma, edge=PAD),)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,12 @@ ADDED = {  # extras that a feed may ask for, from a replay as from a log
     "one_step": "reward_now and discount_now, of the row's own step beside its n-step return",
     "place": "the drawn row's index in the replay or the log; a sequence's first, or padded last",
 }
+CROSS, MASK, PAD = "cross", "mask", "pad"
+EDGES = {
+    CROSS: "sequences begin in the drawn row, and may cross episodes",
+    MASK: "they begin there; after the episode's last row, rows are masked",
+    PAD: "they end in the drawn row; before the episode's first row, it is repeated and masked",
+}
 FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
 
 
@@ -44,7 +50,7 @@ class Labels:
     mistakes: float  # share of answers that are flipped
 
 
-OF_BATCHES = ("batch", "length", "priority", "add", "dreams", "labels", "padded")
+OF_BATCHES = ("batch", "length", "priority", "add", "dreams", "labels")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +62,8 @@ class Feed:
     "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py).
     A batch of a replay or a log has ``batch`` rows ``(batch, ...)``; with ``length`` it has
     ``batch`` sequences of rows ``(batch, time, ...)``. With ``name`` the algorithm's
-    ``learn_NAME`` learns from it, otherwise its ``learn``. Sequences of a replay may cross
-    episodes; sequences of model rollouts lie in one rollout. Model rollouts are drawn uniformly,
-    and have no ``place``.
+    ``learn_NAME`` learns from it, otherwise its ``learn``. Sequences of model rollouts lie in one
+    rollout. Model rollouts are drawn uniformly, and have no ``place``.
     """
 
     of: str = REPLAY  # one of FEED_KINDS
@@ -79,7 +84,7 @@ class Feed:
     dreams: Dreams | None = None  # for a feed of model rollouts
     labels: Labels | None = None  # for a feed of labels
     n_step_now: Any = None  # (n, gamma), n <= n_step: set by the algorithm's ``n_step_now``
-    padded: bool = False  # sequences end in the drawn row, and lie in one episode
+    edge: str = CROSS  # what sequences do at the edge of an episode: one of EDGES
     beside: tuple[Beside, ...] = ()  # further rows, in ``batch.beside``
 
     def __post_init__(self) -> None:
@@ -96,7 +101,17 @@ class Feed:
                 f"a feed with after={self.after} and until={self.until} gives no batch. Give a "
                 "larger until, or leave out the feed."
             )
+        self._check_edge()
         self._check_beside()
+
+    def _check_edge(self) -> None:
+        """Raise Mistake for an edge that sequences do not have, or that has no sequences."""
+        if self.edge not in EDGES:
+            raise Mistake(f"the edge of sequences is {', '.join(EDGES)}, not {self.edge!r}")
+        if self.edge != CROSS and (not self.length or self.of not in (REPLAY, DREAM)):
+            raise Mistake(f"edge={self.edge!r} is for sequences: give a length, or leave it out")
+        if self.edge == PAD and (self.n_step > 1 or self.of == DREAM):
+            raise Mistake("padded sequences are single steps of a store. Leave out n_step, dreams.")
 
     def _check_beside(self) -> None:
         """Raise Mistake for rows beside the batch that this feed cannot have."""
@@ -146,7 +161,8 @@ class Feed:
     @property
     def window(self) -> int:
         """Return the number of rows that a draw reads, beginning with the drawn row."""
-        return max(self.length, 1) - 1 + self.n_step + ("next_action" in self.add)
+        further = 0 if self.edge == PAD else max(self.length, 1) - 1
+        return further + self.n_step + ("next_action" in self.add)
 
     def divided(self, share: float) -> tuple[Feed, Feed]:
         """Return this feed with ``share`` of its rows, rounded to whole rows, and with the others;

@@ -123,7 +123,7 @@ def test_dataset_rows_have_their_place_and_the_reward_of_their_own_step(data, ho
     add = ("next_action", "one_step", "place")
     feed = Feed(batch=32, add=add, n_step=3, gamma=0.5, length=3 if "sequences" in how else 0)
     if how == "sequences of one episode":
-        feed = dataclasses.replace(feed, n_step=1, padded=True, monte_carlo=1.0)
+        feed = dataclasses.replace(feed, n_step=1, edge="pad", monte_carlo=1.0)
     source = DatasetSource.create(data, Needs(feeds=(feed,)))
     if how == "mapped":
         source = DatasetSource(HostDataset(data), None, None, None, source.needs)
@@ -135,9 +135,9 @@ def test_dataset_rows_have_their_place_and_the_reward_of_their_own_step(data, ho
     np.testing.assert_array_equal(rows.extras["discount_now"] == 0, ended)
     expected = np.where(end, 0.0, np.minimum(2 + number, LENGTHS.sum()))[..., None] / 100
     np.testing.assert_allclose(rows.extras["next_action"], expected, atol=1e-6)
-    drawn_row = number[:, -1] if feed.padded else number[:, 0] if feed.length else number
+    drawn_row = number[:, -1] if feed.edge == "pad" else number[:, 0] if feed.length else number
     np.testing.assert_array_equal(rows.extras["place"], drawn_row)
-    if not feed.padded:
+    if feed.edge != "pad":
         assert (rows.reward[~end] > rows.extras["reward_now"][~end]).all()
 
 

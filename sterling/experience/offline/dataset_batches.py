@@ -16,44 +16,19 @@ from sterling.actor import Actor
 from sterling.data.dataset import Dataset
 from sterling.data.device_dataset import DeviceDataset, HostDataset, to_device
 from sterling.data.episode_returns import (
-    episode_probabilities,
     lowest_continuation,
     monte_carlo_returns,
     steps_into_episode,
     steps_to_episode_end,
 )
+from sterling.equations.sequence_rows import unbroken
 from sterling.equations.value_losses import n_step_return
 from sterling.experience import beside_rows
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
+from sterling.experience.offline.episode_sampler import EpisodeSampler
 from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
+from sterling.needs.feed import MASK, PAD
 from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
-
-
-class EpisodeSampler(eqx.Module):
-    """The episodes' positions in a dataset, to sample them with unequal probabilities."""
-
-    share: Float[Array, "episode"]  # cumulated probabilities
-    begin: Int[Array, "episode"]
-    length: Int[Array, "episode"]
-
-    @classmethod
-    def from_dataset(cls, dataset: Dataset, sampling: str) -> EpisodeSampler | None:
-        """Create the sampler; None if all rows have the same probability."""
-        share = episode_probabilities(dataset, sampling)
-        if share is None:
-            return None
-        begin = np.cumsum(dataset.lengths) - dataset.lengths
-        whole = (jnp.asarray(x, jnp.int32) for x in (begin, dataset.lengths))
-        return cls(jnp.asarray(np.cumsum(share), jnp.float32), *whole)
-
-    def draw(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int[Array, "..."]:
-        """Draw rows: an episode by its probability, then one of its rows uniformly."""
-        which, where = named.split(key, "episode", 2)
-        drawn = jax.random.uniform(which, shape) * self.share[-1]
-        episode = jnp.searchsorted(self.share, drawn, side="right").astype(jnp.int32)
-        episode = jnp.minimum(episode, self.share.size - 1)
-        within = jax.random.uniform(where, shape) * self.length[episode].astype(jnp.float32)
-        return self.begin[episode] + jnp.minimum(within.astype(jnp.int32), self.length[episode] - 1)
 
 
 class DatasetSource(StaticSource, NoFeedback, eqx.Module):
@@ -80,14 +55,13 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         asked = (feed.monte_carlo for feed in needs.feeds)
         gammas = {float(each) for each in asked if each is not None}
         returns, time = None, None
-        if any(feed.padded for feed in needs.feeds):
-            returns = jnp.asarray(monte_carlo_returns(dataset, gammas.pop()))
+        padded = any(feed.edge == PAD for feed in needs.feeds)
+        if padded:
             time = jnp.asarray(steps_into_episode(dataset))
-        elif gammas:
+        if gammas:
             gamma = gammas.pop()
-            returns = jnp.asarray(
-                monte_carlo_returns(dataset, gamma, lowest_continuation(dataset, gamma))
-            )
+            rest = 0.0 if padded else lowest_continuation(dataset, gamma)
+            returns = jnp.asarray(monte_carlo_returns(dataset, gamma, rest))
         left = None
         if any(feed.own_beside for feed in needs.feeds):
             left = jnp.asarray(steps_to_episode_end(dataset))
@@ -143,7 +117,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def _drawn(self, feed: Feed, sample: Int[Array, "..."]) -> Record:
         drawn = {"place": sample} if "place" in feed.add else {}
-        if feed.padded:
+        if feed.edge == PAD:
             batch = self._stretches(sample, feed)
             return dataclasses.replace(batch, extras=batch.extras | drawn)
         if feed.length:
@@ -151,7 +125,9 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
             sample = sample[..., None] + steps.reshape((1,) * sample.ndim + (-1,))
         batch = self._transitions(sample, feed)
         if feed.length:  # rows beyond the end repeat the last row
-            batch = dataclasses.replace(batch, mask=batch.mask & (sample < self._data.rows))
+            mask = batch.mask & (sample < self._data.rows)
+            mask = unbroken(self.take(sample).last, mask) if feed.edge == MASK else mask
+            batch = dataclasses.replace(batch, mask=mask)
         return dataclasses.replace(batch, extras=batch.extras | drawn)
 
     def to_checkpoint(self) -> DatasetSource:
@@ -222,13 +198,13 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Return the sequences of rows that end in the drawn ones; before an episode's first row,
         that row is repeated and masked."""
         assert self.time is not None
-        assert self.returns is not None
         back = jnp.arange(1 - feed.length, 1, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
         inside = self.time[index][..., None] + back >= 0
         rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
         taken = self.take(rows)
-        extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
-        extras |= self._added(taken, rows, feed)
+        extras = {"time": self.time[rows], **self._added(taken, rows, feed)}
+        if self.returns is not None:
+            extras["monte_carlo"] = self.returns[rows]
         return dataclasses.replace(taken, mask=inside, extras=extras)
 
 

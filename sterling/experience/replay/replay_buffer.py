@@ -31,7 +31,7 @@ from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.needs.feed import FRESH
+from sterling.needs.feed import FRESH, PAD
 from sterling.types import AnyNeeds, Feed, Mistake, Record, World
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
@@ -96,8 +96,8 @@ class Replay(SourceWrapper, eqx.Module):
             size = rows * envs
             priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
         empty, change = _with_relabeller(ring(), relabel)
-        beside = any(feed.own_beside for feed in needs.feeds)
-        episodes = EpisodeIndex.create(empty) if beside else None
+        indexed = any(feed.own_beside or feed.edge == PAD for feed in needs.feeds)
+        episodes = EpisodeIndex.create(empty) if indexed else None
         return cls(source, empty, priorities, needs, change, form, episodes)
 
     @property

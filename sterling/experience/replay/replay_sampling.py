@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
+from sterling.equations.sequence_rows import unbroken
 from sterling.experience import beside_rows
 from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import read_past
@@ -19,6 +20,7 @@ from sterling.experience.replay.n_step_windows import sample_windows, window_tra
 from sterling.experience.replay.priority_tree import Priorities
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import Relabeller, WindowRows
+from sterling.needs.feed import MASK, PAD
 from sterling.types import AnyNeeds, Feed, Mistake, Record, Signals
 
 
@@ -101,9 +103,11 @@ class ReplayDraws(eqx.Module):
         if own.priority or "place" in own.add:
             extras["place"] = number
         place, known = place_of(self.ring, seed, number), number >= 0
-        begun = read_past(self.past_form, self.ring, place)
+        begins = place
         if own.length:
-            place, known = place.ahead(own.length, self.ring.rows), known[:, None]
+            begins, place, inside, made = self._sequences(own, place)
+            known, extras = known[:, None] & inside, extras | made
+        begun = read_past(self.past_form, self.ring, begins)
         keep = bool(self.needs.keep)
         batch = window_transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)
         beside: dict[str, Record] = {}
@@ -111,6 +115,25 @@ class ReplayDraws(eqx.Module):
             store = RingRows(self.ring, self.episodes, seed)
             beside = beside_rows.rows_beside(own.own_beside, number, luck, store)
         return dataclasses.replace(batch, mask=batch.mask & known, start=begun, beside=beside)
+
+    def _sequences(
+        self, own: Feed, place: Place
+    ) -> tuple[Place, Place, Bool[Array, "batch time"], dict[str, Array]]:
+        """Return the places of sequences' first rows and of all, which rows belong to them, and
+        extras."""
+        if own.edge != PAD:
+            ahead = place.ahead(own.length, self.ring.rows)
+            _, _, last, mask = self.ring.scalars(ahead)
+            inside = unbroken(last, mask) if own.edge == MASK else jnp.ones_like(mask)
+            return place, ahead, inside, {}
+        assert self.episodes is not None
+        elapsed = self.episodes.lookup(self.ring, place)[0][:, None]
+        back = jnp.arange(1 - own.length, 1, dtype=jnp.int32)[None]
+        inside = elapsed + back >= 0
+        steps = jnp.where(inside, back, -elapsed)
+        row = jnp.mod(place.row[:, None] + steps, self.ring.rows)
+        first = place._replace(row=row[:, 0])
+        return first, place.at(row), inside, {"time": elapsed + steps}
 
     def heed(
         self, feed: Feed, feedback: Priorities | None, signals: Signals, batch: Record
