@@ -30,10 +30,12 @@ def log_of_counts():
     pair, goal = np.append(pair, [3] * HIDDEN), np.append(goal, [0] * HIDDEN)
     obs, nothing = seen(PLACES[pair], GOALS[goal]), jnp.zeros(len(pair))
     mask = jnp.arange(len(pair)) < TIMES.sum()
-    return Record(
+    rows = Record(
         obs=obs, action=jnp.asarray(ACTIONS[pair], jnp.float32), reward=nothing, discount=nothing,
-        next_obs=obs, last=mask, mask=mask, extras={"policy_goal": obs["desired_goal"]},
+        next_obs=obs, last=mask, mask=mask,
     )  # fmt: skip
+    goals = dataclasses.replace(rows, obs={**obs, "achieved_goal": obs["desired_goal"]})
+    return dataclasses.replace(rows, beside={"goal": goals, "policy_goal": goals})
 
 
 def test_learned_scores_are_logarithms_of_counts():

@@ -23,7 +23,7 @@ from sterling.training.blinded_algorithm import BlindedAlgorithm
 from sterling.types import Anywhere, Beside, Feed, Later, Mistake, Needs
 
 LENGTHS = np.array((1, 4, 9, 30))
-KEYS = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "draw", 0)
+KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
 PLACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 

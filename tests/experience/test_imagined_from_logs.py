@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import random_keys
 from sterling.data import Dataset
 from sterling.data.device_dataset import HostDataset
 from sterling.data.episode_columns import Block
@@ -20,7 +19,7 @@ from sterling.types import Dreams, Feed, Needs, Record
 
 LENGTHS = np.array((3, 8, 20))
 SEEDS, BRANCHES, STEPS = 2, 6, 3
-KEYS = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "draw", 0)
+KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
 
 
 def log():

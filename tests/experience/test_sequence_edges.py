@@ -19,7 +19,7 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Dreams, Feed, Mistake, Needs
 
 LENGTHS = np.array((1, 4, 9))
-KEYS = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "draw", 0)
+KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
 STEPS = 5
 
 
