@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -16,11 +16,19 @@ def joined_path(path: Iterable[Any]) -> str:
     return "/".join(str(word).replace("~", "~0").replace("/", "~1") for word in path)
 
 
-def named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+def path_words(path: Iterable[Any]) -> list[str]:
+    """Return the names on a path of JAX's, which may contain /."""
+    return [jax.tree_util.keystr((key,), simple=True) for key in path]
+
+
+def named_leaves(
+    tree: PyTree, is_leaf: Callable[[Any], bool] | None = None
+) -> list[tuple[str, Any]]:
     """Return the leaves with their paths as text, and no text twice: names are joined by / as they
-    are, but where two paths would be one, a slash inside a name is written ~1."""
-    found = jax.tree_util.tree_leaves_with_path(tree)
-    words = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in found]
+    are, but where two paths would be one, a slash inside a name is written ~1. ``is_leaf``: which
+    nodes count as leaves besides."""
+    found = jax.tree_util.tree_leaves_with_path(tree, is_leaf)
+    words = [path_words(path) for path, _ in found]
     plain = ["/".join(each) for each in words]
     counts = Counter(plain)
     names = [
@@ -28,3 +36,10 @@ def named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
         for each, name in zip(words, plain, strict=True)
     ]
     return [(name, leaf) for name, (_, leaf) in zip(names, found, strict=True)]
+
+
+def map_named(change: Callable[[str, Any], Any], tree: PyTree) -> PyTree:
+    """Return the tree with every leaf replaced by ``change(path, leaf)``, its path as in
+    :func:`named_leaves`."""
+    made = [change(path, leaf) for path, leaf in named_leaves(tree)]
+    return jax.tree.unflatten(jax.tree.structure(tree), made)

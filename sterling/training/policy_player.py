@@ -27,6 +27,7 @@ from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_t
 from sterling.problem import critic_only_obs
 from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
 from sterling.problem.agent_axis import ALIVE, unread_entries
+from sterling.problem.joined_path import joined_path, path_words
 from sterling.problem.observation_values import cast_leaf
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
@@ -223,12 +224,12 @@ def check_options(spec: Spec, obs: Any, name: str) -> None:
 
 
 def _space_shapes(space: Any) -> dict[str, tuple[int, ...]]:
-    return {"/".join(map(str, path)): leaf.shape or () for path, leaf in space_leaves(space)}
+    return {joined_path(path): leaf.shape or () for path, leaf in space_leaves(space)}
 
 
 def _array_shapes(obs: Any) -> dict[str, tuple[int, ...]]:
     paths = jax.tree_util.tree_leaves_with_path(obs)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in paths}
+    return {joined_path(path_words(path)): x.shape for path, x in paths}
 
 
 def _batch_rows(obs: Any) -> list[Any]:

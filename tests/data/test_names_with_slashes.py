@@ -1,6 +1,9 @@
 """Names are stored as paths, and may contain the slash that joins them."""
 
+import re
+
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -8,7 +11,10 @@ from gymnasium import spaces
 import sterling
 from sterling.data import Dataset, Recorder, check, repair_dataset
 from sterling.data.space_json import column_spaces
-from sterling.problem.joined_path import joined_path
+from sterling.nets.mlp import MLP
+from sterling.problem.joined_path import joined_path, named_leaves
+from sterling.training.policy_player import check_observation
+from sterling.training.warm_start.learned_parts import learned_parts
 from sterling.types import Mistake
 
 KEYS = ("arm/pos", "arm~1pos", "arm")
@@ -97,3 +103,31 @@ def test_training_from_a_dataset_with_slashes_in_names(tmp_path):
     run = sterling.train("bc", data=tmp_path / "log", out=tmp_path / "run", **small)
     made = sterling.load(run.path).policy(SEEN)
     assert np.shape(made) == (1,)
+
+
+def test_learned_parts_of_two_networks_with_joined_names_stay_two():
+    """A State that holds networks by the names of entries; only shapes, so nothing is compiled."""
+    first, second = (jax.eval_shape(_network, np.zeros((1, size))) for size in (2, 3))
+    state = {"arm/pos": first, "arm": {"pos": second}, "left/config": first}
+    parts = learned_parts(state)
+    assert {part.name for part in parts} == {"arm~1pos", "arm/pos", "left/config"}
+    shapes = dict(named_leaves(state))
+    sizes = {part.name: shapes[part.leaves[f"{part.name}/layers/0/weight"]].shape[1]
+             for part in parts}  # fmt: skip
+    assert sizes == {"arm~1pos": 2, "arm/pos": 3, "left/config": 2}
+
+
+def _network(inputs):
+    """Return a network of one seed."""
+    return jax.tree.map(
+        lambda x: x[None], MLP.uniform(jax.random.key(0), (inputs.shape[1], 4, 1), "relu")
+    )
+
+
+def test_policy_checks_each_entry_of_an_observation_whose_joined_names_are_one():
+    space = Arm(("arm/pos", "arm")).observation_space
+    right, short = np.zeros(1, np.float32), np.zeros(0, np.float32)
+    check_observation(space, {"arm/pos": right, "arm": {"pos": right}})
+    said = re.escape("must have the shape arm/pos (1,), arm~1pos (1,); got arm/pos (0,), arm~1pos ")
+    with pytest.raises(Mistake, match=said):
+        check_observation(space, {"arm/pos": right, "arm": {"pos": short}})

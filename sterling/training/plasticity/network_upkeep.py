@@ -23,6 +23,7 @@ import jax
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import algorithms, random_keys
+from sterling.problem.joined_path import map_named, named_leaves
 from sterling.training.config.settings import Settings
 from sterling.training.phases.phase_sequence import PlannedPhase, plan_phases
 from sterling.training.plasticity.plasticity_words import Plasticity, parse_plasticity
@@ -52,7 +53,7 @@ class Upkeep:
         parts = learned_parts(_with_seed_axis(state))
         paths = {kind: _paths(parts, kind) for kind in (NETWORK, OPTIMISER)}
         if self.decay:
-            state = _change(state, lambda path, x: self._decayed(x, path in paths[NETWORK]))
+            state = map_named(lambda path, x: self._decayed(x, path in paths[NETWORK]), state)
         if not self.period:
             return state
         done = iteration + 1
@@ -66,7 +67,7 @@ class Upkeep:
         self, algorithm: Any, state: Any, paths: dict[str, set[str]], key: Key[Array, ""]
     ) -> PyTree:
         fresh = algorithm.init(random_keys.fold(key, "renew"), self.spec, state.config)
-        begun = dict(_named_arrays(fresh))
+        begun = dict(named_leaves(fresh))
 
         def renew(path: str, old: Array) -> Array:
             if path in paths[OPTIMISER]:
@@ -75,7 +76,7 @@ class Upkeep:
                 return self.keep * old + (1.0 - self.keep) * begun[path]
             return old
 
-        return _change(state, renew)
+        return map_named(renew, state)
 
 
 def plan_upkeep(settings: Settings, spec: Spec) -> Upkeep | None:
@@ -118,17 +119,6 @@ def check_plasticity(settings: Settings) -> None:
 
 def _paths(parts: list[Part], kind: str) -> set[str]:
     return {path for part in parts if part.kind == kind for path in part.leaves.values()}
-
-
-def _named_arrays(tree: PyTree) -> list[tuple[str, Any]]:
-    found = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(path, simple=True, separator="/"), x) for path, x in found]
-
-
-def _change(tree: PyTree, change: Any) -> PyTree:
-    """Return ``tree`` with every leaf replaced by ``change(path, leaf)``."""
-    form = jax.tree.structure(tree)
-    return jax.tree.unflatten(form, [change(path, x) for path, x in _named_arrays(tree)])
 
 
 def _with_seed_axis(state: PyTree) -> PyTree:

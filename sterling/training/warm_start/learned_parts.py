@@ -10,6 +10,7 @@ An array's name is its path in the algorithm's State, without the holders of net
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -20,6 +21,7 @@ from jaxtyping import PyTree
 
 from sterling.nets.mlp import MLP
 from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
+from sterling.problem.joined_path import named_leaves, path_words
 
 HOLDERS = ("nets", "net")
 SYNONYMS = {"actor": "policy", "normaliser": "obs_statistics"}
@@ -50,12 +52,16 @@ def learned_parts(state: PyTree) -> list[Part]:
     """Return the parts of a State (also of one of shapes alone) that were learned: all but its
     Config, its initial weights, its counters, and numbers computed from settings or dataset."""
     nodes = jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part)
-    found = [(_path_text(path), node) for path, node in nodes]
-    found = [(path, node) for path, node in found if _is_learned(path.split("/"), node)]
-    names = Counter(role_name(path) for path, _ in found)
+    named, leaves = named_leaves(state, _is_part), iter(named_leaves(state))
+    found = []
+    for (path, node), (name, _) in zip(nodes, named, strict=True):
+        paths = [text for text, _ in itertools.islice(leaves, len(jax.tree.leaves(node)))]
+        if _is_learned(path_words(path), node):
+            found.append((name, node, paths))
+    names = Counter(role_name(name) for name, _, _ in found)
     return [
-        _make_part(path, path if names[role_name(path)] > 1 else role_name(path), node)
-        for path, node in found
+        _make_part(name if names[role_name(name)] > 1 else role_name(name), node, paths)
+        for name, node, paths in found
     ]
 
 
@@ -68,9 +74,10 @@ def role_name(path: str) -> str:
     return "/".join(words if words != ["log_std"] else ["policy", "log_std"])
 
 
-def _make_part(path: str, name: str, node: Any) -> Part:
-    below = [_path_text(x) for x, _ in jax.tree_util.tree_leaves_with_path(node)]
-    leaves = {_join(name, x): _join(path, x) for x in below if x != "running"}
+def _make_part(name: str, node: Any, paths: list[str]) -> Part:
+    """Create a part with the ``paths`` of its leaves in the State."""
+    below = zip(named_leaves(node), paths, strict=True)
+    leaves = {_join(name, x): path for (x, _), path in below if x != "running"}
     return Part(name, _kind_of(node), leaves, _form_of(node))
 
 
@@ -106,10 +113,6 @@ def _is_learned(words: list[str], node: Any) -> bool:
         return {*words}.isdisjoint(UNLEARNED_PARTS)
     counts = not jnp.issubdtype(node.dtype, jnp.floating)  # keys are no numbers either
     return not counts and not (node.ndim == 1 and words[-1] in NOT_LEARNED)
-
-
-def _path_text(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _join(name: str, below: str) -> str:

@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from sterling.problem.joined_path import named_leaves
 from sterling.training.saving.added_leaves import REMAINDER, added_leaves
 from sterling.training.warm_start.fold_normaliser import fold_normaliser
 from sterling.training.warm_start.learned_parts import (
@@ -105,8 +105,7 @@ def _normalises(learned: Learned) -> bool:
 
 
 def _shapes_by_path(state: PyTree) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in leaves}
+    return {path: x.shape for path, x in named_leaves(state)}
 
 
 def _fit_part(

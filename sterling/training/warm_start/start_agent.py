@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sterling import envs
+from sterling.problem.joined_path import map_named
 from sterling.system.terminal_messages import print_progress
 from sterling.training.agent import Agent, create_agent
 from sterling.training.assembly.run_dataset import SpacesWorld, are_spaces_alike
@@ -39,11 +40,11 @@ def start_agent(settings: Settings, spec: Spec, agent: Agent, actions: Any = Non
     match, line = plan_start(settings, spec, agent, actions)
     print_progress(line)
 
-    def taken(path: Any, leaf: Any) -> Any:
-        array = match.arrays.get(jax.tree_util.keystr(path, simple=True, separator="/"))
+    def taken(path: str, leaf: Any) -> Any:
+        array = match.arrays.get(path)
         return leaf if array is None else array_like(leaf, np.array(array, leaf.dtype))
 
-    return dataclasses.replace(agent, state=jax.tree_util.tree_map_with_path(taken, agent.state))
+    return dataclasses.replace(agent, state=map_named(taken, agent.state))
 
 
 def plan_start(

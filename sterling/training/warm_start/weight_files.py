@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from gymnasium import spaces
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from sterling.envs.hosted.action_bounds import is_bounded
+from sterling.problem.joined_path import named_leaves
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
 from sterling.training.warm_start.init_word import MODEL_FILE, check_same_files
@@ -132,8 +132,7 @@ def _in_agent_units(arrays: dict[str, np.ndarray], actions: Any) -> dict[str, np
 
 def _own_shapes(agent: Agent) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the agents' arrays by name, without the seed axis."""
-    leaves = jax.tree_util.tree_leaves_with_path(agent.state)
-    by_path = {jax.tree_util.keystr(p, simple=True, separator="/"): x.shape[1:] for p, x in leaves}
+    by_path = {path: x.shape[1:] for path, x in named_leaves(agent.state)}
     parts = learned_parts(agent.state)
     return {name: by_path[path] for part in parts for name, path in part.leaves.items()}
 
