@@ -166,6 +166,10 @@ class Dataset:
             space, (arrays[name] for name in space_json.column_spaces(kind, space))
         )
 
+    def narrow(self, arrays: Arrays) -> Arrays:
+        """Return rows of columns with at most 32 bits; see :meth:`Block.narrow`."""
+        return self._block.narrow(arrays)
+
     @functools.cached_property
     def returns(self) -> Float[np.ndarray, "episode"]:
         """Return the undiscounted return of every episode."""
@@ -277,7 +281,7 @@ class Dataset:
             )
             arrays[name] = space_json.to_agent_obs(part, arrays[name])
         arrays = recorded_actions.to_agent_units(self.action_space, arrays)
-        arrays = {name: space_json.to_32_bits(array) for name, array in arrays.items()}
+        arrays = self.narrow(arrays)
         return Record(
             obs=jax.tree.map(jnp.asarray, self._tree("obs", arrays)),
             action=jax.tree.map(jnp.asarray, self._tree("action", arrays)),

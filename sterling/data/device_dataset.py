@@ -89,7 +89,7 @@ def to_device(
     columns = recorded_actions.to_agent_units(dataset.action_space, columns)
     for name, part in space_json.column_spaces("obs", dataset.obs_space).items():
         columns[name] = space_json.to_agent_obs(part, columns[name])
-    columns = {name: space_json.to_32_bits(array) for name, array in columns.items()}
+    columns = dataset.narrow(columns)
     last = np.zeros(dataset.rows, bool)
     last[np.cumsum(dataset.lengths)[dataset.lengths > 0] - 1] = True
     extras = {

@@ -11,6 +11,7 @@ stored twice.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,8 @@ import numpy as np
 from jaxtyping import Int
 
 from sterling.data.dataset_metadata import Facts
-from sterling.data.space_json import Space, column_spaces, space_to_json
+from sterling.data.space_json import Space, column_spaces, space_to_json, to_32_bits
+from sterling.data.wide_columns import find_rounded
 from sterling.types import Mistake
 
 Arrays = dict[str, np.ndarray]
@@ -48,6 +50,19 @@ class Block:
             for name, array in self.arrays.items()
         }
         object.__setattr__(self, "arrays", native)
+
+    @functools.cached_property
+    def rounded(self) -> frozenset[str]:
+        """Return the names of :func:`find_rounded`; its lines are printed the first time."""
+        return find_rounded(self.arrays)
+
+    def narrow(self, arrays: Arrays) -> Arrays:
+        """Return rows of these columns with at most 32 bits. Of ids and time stamps that loses
+        digits, which a line says once (``wide_columns.py``)."""
+        return {
+            name: to_32_bits(x.astype(np.float32) if name in self.rounded else x)
+            for name, x in arrays.items()
+        }
 
     @property
     def rows(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.data import Dataset, Recorder, check, repair_dataset, require_valid
+from sterling.data.device_dataset import to_device
 from sterling.data.tables.table_cells import NotANumber, to_numbers
 from sterling.types import Mistake
 
@@ -63,3 +64,39 @@ def test_recorder_refuses_rewards_that_float32_does_not_hold(tmp_path, reward, s
     with pytest.raises(Mistake, match=f"a reward must be .*{said}"):
         env.step(0)
     env.close()
+
+
+AT_ONCE = 1_700_000_000  # seconds of a clock
+
+
+@pytest.mark.parametrize(
+    ("column", "kept"),
+    [
+        (np.arange(14) + 1_700_000_000_000, "float32"),  # milliseconds of a clock
+        (np.arange(14) - 2**40, "float32"),
+        (np.arange(14, dtype=np.uint64) + 2**40, "float32"),
+        (np.arange(14) * 0.05 + AT_ONCE, "float32"),
+        (np.arange(14) + 2**31 - 14, "int32"),
+        (np.arange(14, dtype=np.uint64) + 2**32 - 14, "uint32"),
+        (np.arange(2**32 - 14, 2**32, dtype=np.uint32), "uint32"),
+        (np.arange(14) * 0.05, "float32 without a word"),
+        (
+            np.full(14, 0.1) + np.arange(14) * 1e-17,
+            "float32 without a word",
+        ),  # constant but for noise
+    ],
+)
+def test_extras_that_32_bits_do_not_hold_become_float32_with_one_line(build, capsys, column, kept):
+    data = build([6, 8], [True, False])
+    block = next(data.blocks())
+    block = dataclasses.replace(block, arrays={**block.arrays, "extra/time": column})
+    data = Dataset.from_block(block, data.obs_space, data.action_space, data.facts)
+    both = [data.transitions(), data[1:].transitions(), to_device(data).transitions(np.arange(14))]
+    for found, wanted in zip(
+        (x.extras["time"] for x in both), (column, column[6:], column), strict=True
+    ):
+        assert found.dtype == kept.split()[0]
+        np.testing.assert_allclose(np.asarray(found, np.float64), wanted, rtol=1e-7)
+    said = capsys.readouterr().err
+    assert said.count("extra/time holds numbers such as") == (kept == "float32")
+    assert said.count("\n") == (kept == "float32")
