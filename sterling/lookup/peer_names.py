@@ -21,6 +21,7 @@ RUN_WORDS = (
     *("steps", "updates", "seeds", "envs", "environment", "data", "env_options", "out"),
     *("evaluate_every", "evaluate_episodes", "log_every", "checkpoint_minutes", "hindsight"),
     *("tensorboard", "wandb", "quiet", "top", "context", "forget", "model", "lora", "texts"),
+    "judge",
 )
 COMMAND_LINE_WORDS = {"env_options": "env"}  # where the command line's word is another
 SUFFIXES = ("trainer", "config")  # of classes: GRPOTrainer, IQLConfig

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sterling.data import Dataset
-from sterling.nets.encoding.encoder_choice import check_can_be_stored
 from sterling.report.live.curve_imports import CurveImports
 from sterling.report.live.metric_sinks import Sink
 from sterling.report.live.requested_sinks import requested_sinks
@@ -135,7 +134,7 @@ def train(
             your own; None for an end without a bound) and ``failed`` (what a failed seed counts as
             in the result: a number, "worst" or "exclude"); for a language model the fields of
             :class:`~sterling.training.config.run_options.LanguageSettings` (``model``, ``levels``,
-            ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also write metrics to
+            ``judge``, ``texts``, ...); ``tensorboard`` (True: also write metrics to
             OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet`` (default:
             progress on standard error, none in worker processes; True: none; False: on standard
             output); every field of the Config,
@@ -164,7 +163,7 @@ def train(
     enable_compilation_cache()
     if out is None:
         return _run_to_end(settings, None, sinks, callbacks, **shown)
-    check_can_be_stored(settings.encoder)
+    user_code_words.check_can_be_stored(settings)
     path = run_folder.create(out)
     user_code_words.warn_of_unstored(settings.to_json())
     warn_of_functions(settings.schedules)

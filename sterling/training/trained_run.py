@@ -287,12 +287,14 @@ def _agent_spec(settings: Settings) -> Spec:
 
 def run_return_bounds(settings: Settings) -> Bounds | None:
     """Return the bounds of returns ``(low, high)``: the user's, or those of the environment; None
-    if unknown. In text environments each turn's reward lies between 0 and 1."""
+    if unknown. In text environments each turn's reward lies between 0 and 1, without a judge."""
     if settings.return_within is not None or not settings.environment:
         return settings.return_within
     if settings.speech is None:
         return return_bounds(settings.environment, settings.env_options)
     from sterling.training.language.text_world import text_world
 
+    if settings.speech.judge and settings.algorithm != "reward":
+        return None
     turns = 1 if settings.algorithm == "reward" else text_world(settings).turns
     return 0.0, float(turns)

@@ -16,8 +16,8 @@ import sterling
 from sterling.language import tasks, worlds
 from sterling.language.adapters import math_answers, reasoning_gym_tasks
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
-from sterling.language.adapters.jsonl_tasks import read_records
 from sterling.language.adapters.math_answers import compare_answers
+from sterling.language.jsonl_records import read_records
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import NO_ANSWER, RIGHT, WRONG, Family, Task, Verdict
 from sterling.language.time_limits import time_limit

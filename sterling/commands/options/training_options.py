@@ -87,6 +87,8 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--levels", metavar="L", help=levels)
     kept = "share of all questions held out for evaluation, never trained on (0)"
     add("--held-out", type=option_values.number, metavar="X", help=kept)
+    judged = "a function of yours that rewards answers, as mine.py:score (docs/judges.md)"
+    add("--judge", metavar="FILE.py:FUNCTION", help=judged)
     what = "how questions are chosen: uniform, advantage or learnable (uniform)"
     add("--curriculum", metavar="WORD", help=what)
     texts = "JSONL file of texts to imitate or compare, with or without an ENVIRONMENT to be "

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.language.adapters.jsonl_tasks import check_characters, check_text, read_objects
 from sterling.language.chat_template import ROLES
+from sterling.language.jsonl_records import check_characters, check_text, read_objects
 from sterling.language.scene import Message
 from sterling.types import Mistake
 
@@ -52,7 +52,7 @@ def read_conversations(path: str | Path) -> list[Messages]:
     """Return the conversations of a file; each begins with another role than the assistant, and
     ends with the assistant's last message.
 
-    Raises :class:`Mistake` as :func:`sterling.language.adapters.jsonl_tasks.read_objects` does,
+    Raises :class:`Mistake` as :func:`sterling.language.jsonl_records.read_objects` does,
     and for a record in none of the forms, with its columns.
     """
     found, name = [], Path(path).name

@@ -96,5 +96,5 @@ class ConversationHost:
             raise Mistake(
                 f"{share:.0%} of the last {len(self._recent):,} answers in {self.world.name} have "
                 f"no verdict (the first: {self.first_reason}). Correct the verifier: it must give "
-                "each answer a reward in [0, 1]"
+                "each answer a reward in [0, 1] (a judge: any finite number)"
             )

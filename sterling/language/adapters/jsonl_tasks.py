@@ -1,16 +1,13 @@
-"""Read files of JSON lines strictly, and make tasks from them."""
+"""Make tasks from files of JSON lines."""
 
 from __future__ import annotations
 
-import difflib
-import json
-import math
 import re
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sterling.language.jsonl_records import NumberText, read_records, report_fault
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import (
     NO_ANSWER,
@@ -20,175 +17,12 @@ from sterling.language.task import (
     Verdict,
     check_level,
     final_answer,
-    has_half_character,
 )
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.system.shown_values import short_text
 from sterling.types import Mistake
 
-EXAMPLE_FIELDS = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
 COMPARISONS = ("text", "math", "algebra")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?")
-
-
-class NumberText(str):
-    """The text of an answer that is a JSON number: ``42.0`` and ``4.2e1`` are ``42``."""
-
-
-def read_records(
-    path: str | Path, fields: tuple[str, ...], faults: list[str] | None = None
-) -> list[dict[str, Any]]:
-    """Read the objects of a JSON-lines file (UTF-8), in order; empty lines are skipped.
-
-    Every line must have each of ``fields``, as a text that is not empty; a number in a field named
-    ``answer`` is read as text, and ``question`` is another name of ``prompt``. Other fields are
-    kept as they are. Example: ``("prompt", "answer")`` for tasks.
-
-    Raises Mistake with the file's name, the line's number and a remedy: for a file that cannot be
-    read or holds nothing, a line that is not a JSON object, and a field that is missing, repeated
-    or of another type. With ``faults``, those of lines are added to it instead, and the lines left
-    out.
-    """
-    example, found = _example_line(fields), []
-    for place, record in read_objects(path, example, faults):
-        try:
-            if "prompt" in fields and "prompt" not in record and "question" in record:
-                record["prompt"] = record["question"]
-            _check_fields(record, fields, place)
-            found.append(record)
-        except Mistake as error:
-            report_fault(str(error), faults)
-    return found
-
-
-def read_objects(
-    path: str | Path, example: str, faults: list[str] | None = None
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the objects of a JSON-lines file (UTF-8) in order, each with its file and line for
-    errors; empty lines are skipped.
-
-    Raises Mistake, or adds to ``faults``, as :func:`read_records` does, without looking at the
-    fields; ``example`` says what a line should look like.
-    """
-    path, found = Path(path), []
-    for number, line in enumerate(_read_lines(path), start=1):
-        place = f"{path.name}, line {number}"
-        try:
-            if line.strip():
-                found.append((place, _parse_object(line, example, place)))
-        except Mistake as error:
-            report_fault(str(error), faults)
-    if not found and not faults:
-        report_fault(f"{path.name} holds no records; {example}", faults)
-    return found
-
-
-def report_fault(said: str, faults: list[str] | None) -> None:
-    """Add a fault of a file to the list of them; raise it as a Mistake if there is no list."""
-    if faults is None:
-        raise Mistake(said)
-    faults.append(said)
-
-
-def _example_line(fields: tuple[str, ...]) -> str:
-    line = json.dumps({field: EXAMPLE_FIELDS.get(field, "...") for field in fields})
-    return f"write one JSON object in each line, such as {line}"
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        near = sorted(each.name for each in path.parent.glob("*.jsonl"))
-        detail = did_you_mean(path.name, near, "give the path of a JSON-lines file")
-        raise Mistake(f"{path} cannot be read ({error.strerror}){detail}") from error
-    lines = []
-    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError as error:
-            detail = f"{path.name}, line {number} is not UTF-8; save the file as UTF-8"
-            raise Mistake(detail) from error
-    return lines
-
-
-def _parse_object(line: str, example: str, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line, object_pairs_hook=_JsonObject, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        detail = getattr(error, "msg", None) or str(error)
-        raise Mistake(f"{place} is not JSON ({detail}); {example}") from error
-    if not isinstance(record, _JsonObject):
-        raise Mistake(f"{place} is not a JSON object; {example}")
-    if record.twice is not None:
-        raise Mistake(f"{place} has {record.twice!r} twice; keep one of them")
-    return dict(record)
-
-
-def _check_fields(record: dict[str, Any], fields: tuple[str, ...], place: str) -> None:
-    """Check the texts of a record, and write a number in ``answer`` as text."""
-    for field in fields:
-        if field not in record:
-            detail = _similar_field(field, record)
-            remedy = f"each line needs {', '.join(fields)}"
-            if not {"messages", "conversations", "chosen"}.isdisjoint(record):
-                remedy += (
-                    ". Texts to imitate or compare are no questions: give them as --texts FILE"
-                )
-            raise Mistake(f"{place} has no {field!r}{detail}; {remedy}")
-        record[field] = check_text(record[field], field, place)
-    for field in (*fields, "system"):
-        check_characters(record.get(field, ""), field, place)
-
-
-def check_text(value: Any, field: str, place: str) -> str:
-    """Return a field's text; a number in ``answer`` as text. Mistake for an empty text, and for
-    anything else."""
-    if field == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
-        return _number_text(value, place)
-    if not isinstance(value, str) or not value.strip():
-        raise Mistake(
-            f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
-        )
-    return value
-
-
-def check_characters(value: Any, field: str, place: str) -> None:
-    """Raise Mistake if a text holds half a character; values that are no text have none."""
-    if isinstance(value, str) and has_half_character(value):
-        raise Mistake(
-            f"{place}: {field!r} holds half a character (a lone surrogate, such as \\ud83d). "
-            "Write the whole character, or remove it"
-        )
-
-
-def _number_text(value: float, place: str) -> NumberText:
-    if not math.isfinite(value):
-        raise Mistake(f"{place}: 'answer' is too large for a number; write it as a text")
-    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
-    return NumberText(int(value) if whole else value)
-
-
-class _JsonObject(dict[str, Any]):
-    """A JSON object that remembers a repeated key."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]):
-        super().__init__(pairs)
-        counts = Counter(key for key, _ in pairs)
-        self.twice = next((key for key, count in counts.items() if count > 1), None)
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
-
-
-def _similar_field(field: str, record: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(field, record, 1, 0.6)
-    return f" (but {near[0]!r})" if near else ""
-
-
-def _shortened_json(value: Any) -> str:
-    return short_text(json.dumps(value))
 
 
 class JsonlTasks:
@@ -201,12 +35,20 @@ class JsonlTasks:
     "math", as mathematics, where words and names stay text; with "algebra", so that letters are
     variables: ``AB`` is ``BA``. There is one level. Seeds 0 to n-1 draw each of n records once, in
     random order; so do the next n. With ``faults``, those of the file's lines are added to it and
-    not raised (:func:`read_records`).
+    not raised (:func:`read_records`). Unless they are ``answered``, records need no answer: a judge
+    (:mod:`sterling.language.worlds.judged_questions`) judges the responses.
     """
 
     levels = range(1)
 
-    def __init__(self, path: Path, comparison: str = "", faults: list[str] | None = None):
+    def __init__(
+        self,
+        path: Path,
+        comparison: str = "",
+        faults: list[str] | None = None,
+        *,
+        answered: bool = True,
+    ):
         comparison = comparison or "text"
         if comparison not in COMPARISONS:
             detail = did_you_mean(comparison, COMPARISONS, f"write {path.name} or {path.name}:math")
@@ -218,8 +60,9 @@ class JsonlTasks:
         self.name = str(path) if comparison == "text" else f"{path}:{comparison}"
         self.comparison = comparison
         self.records = []
-        for number, record in enumerate(read_records(path, ("prompt", "answer"), faults), start=1):
-            if fault := _record_fault(record):
+        fields = ("prompt", "answer") if answered else ("prompt",)
+        for number, record in enumerate(read_records(path, fields, faults), start=1):
+            if fault := _record_fault(record, answered):
                 report_fault(f"{path.name}, record {number}: {fault}", faults)
             else:
                 self.records.append(record)
@@ -234,7 +77,12 @@ class JsonlTasks:
         check_level(self.name, self.levels, level)
         record = self._record(seed)
         system = record.get("system", "")
-        return Task(self.name, seed, level, record["prompt"], record["answer"], system)
+        return Task(self.name, seed, level, record["prompt"], record.get("answer"), system)
+
+    def columns(self, task: Task) -> dict[str, Any]:
+        """Return the columns of a task's record besides its prompt."""
+        record = self._record(task.seed)
+        return {name: value for name, value in record.items() if name != "prompt"}
 
     def _record(self, seed: int) -> dict[str, Any]:
         return self.records[shuffled_index(seed, len(self.records))]
@@ -254,13 +102,15 @@ class JsonlTasks:
         return RIGHT if right or answer.split() == truth.split() else WRONG
 
     def solve(self, task: Task) -> str:
-        """Return the answer as it is in the file."""
+        """Return the answer as it is in the file; Mistake if it has none."""
+        if task.answer is None:
+            raise Mistake(f"{self.name} has questions without an answer to imitate; add 'answer'")
         return str(task.answer)
 
 
-def _record_fault(record: dict[str, Any]) -> str:
+def _record_fault(record: dict[str, Any], answered: bool) -> str:
     """Return what is wrong with a task's record, "" if nothing is."""
-    if not final_answer(record["answer"]):
+    if answered and not final_answer(record["answer"]):
         mark = "write the answer after ####, or in \\boxed{}"
         return f"its 'answer' is empty after the mark; {mark}"
     return "" if isinstance(record.get("system", ""), str) else "'system' must be a text"

@@ -51,16 +51,15 @@ class UserTasks:
         self.file = path.name
         self.made = _load_tasks(path, maker)
         self.levels: range = getattr(self.made, "levels", range(1))
-        seconds = getattr(self.made, "seconds", SECONDS)
         if not isinstance(self.levels, range) or len(self.levels) == 0:
             raise Mistake(f"{self.file}: 'levels' must be a range such as range(3)")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-            raise Mistake(f"{self.file}: 'seconds' must be a number over 0")
         self._count = getattr(self.made, "count", 0)
         if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
         setup = [os.path.abspath(path), maker]
-        self._worker = Worker(f"{__name__}:make_answerer", setup, float(seconds))
+        self._worker = Worker(
+            f"{__name__}:make_answerer", setup, verdict_seconds(self.made, self.file)
+        )
 
     def count(self, level: int) -> int:
         """Return the user's ``count``; 0 if there is none."""
@@ -130,6 +129,14 @@ class UserTasks:
             )
             raise Mistake(f"{self.file}: sample returned an unknown field {unknown[0]!r}{near}")
         return found
+
+
+def verdict_seconds(made: Any, file: str) -> float:
+    """Return a verdict's time limit in seconds: the user's ``seconds``, or 10."""
+    seconds = getattr(made, "seconds", SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise Mistake(f"{file}: 'seconds' must be a number over 0")
+    return float(seconds)
 
 
 def _explained(error: BaseException) -> str:

@@ -151,12 +151,16 @@ def _read_fields(
 def _speech_settings(
     algorithm: str, envs: int | float | None, given: LanguageSettings | None
 ) -> LanguageSettings:
-    """Return the settings of a language run; raise Mistake if a number of envs is given."""
+    """Return the settings of a language run, with a reference to its judge; raise Mistake if a
+    number of envs is given."""
     if envs is not None:
         raise Mistake(
             f"{algorithm} has no envs: its fields set the size of a batch. Leave out envs."
         )
-    return given or LanguageSettings()
+    from sterling.language.worlds.judged_questions import judge_reference
+
+    given = given or LanguageSettings()
+    return dataclasses.replace(given, judge=judge_reference(given.judge))
 
 
 def _limit_minibatch(module: Any, config: Any, envs: int, given: dict[str, Any]) -> Any:

@@ -98,6 +98,7 @@ class LanguageSettings:
     model: str = "tiny"  # a size of new models, a Hugging Face folder, or the folder of a run
     levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
     held_out: float = 0.0  # share of the questions held out for evaluation
+    judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
     curriculum: str = "uniform"  # how levels are chosen: see experience/language/task_curriculum.py
     texts: str = ""  # a JSONL file to imitate; "": the world's own solutions
     examples: int = 4096  # number of the world's solutions

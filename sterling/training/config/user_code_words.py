@@ -11,6 +11,7 @@ from sterling import algorithms
 from sterling.algorithms.user_algorithm import InMemoryAlgorithm
 from sterling.lookup import user_imports
 from sterling.lookup.factory_names import factory_name
+from sterling.nets.encoding import encoder_choice
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake
 
@@ -99,6 +100,15 @@ def warn_of_changes(plain: dict[str, Any]) -> None:
 @functools.cache  # the parts of a run are loaded one by one, with the same notice
 def _say_once(line: str) -> None:
     print_notice(line)
+
+
+def check_can_be_stored(settings: Any) -> None:
+    """Raise Mistake for an encoder or a judge that a run folder cannot name."""
+    encoder_choice.check_can_be_stored(settings.encoder)
+    if settings.speech is not None and settings.speech.judge:
+        from sterling.language.worlds import judged_questions
+
+        judged_questions.check_can_be_stored(settings.speech.judge)
 
 
 def warn_of_unstored(plain: dict[str, Any]) -> None:

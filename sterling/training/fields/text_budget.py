@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sterling.language.adapters.jsonl_tasks import read_objects
+from sterling.language.jsonl_records import read_objects
 from sterling.needs.feed import GENERATED
 
 PASSES = 3  # over the file, as in TRL

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 
+from sterling.language.worlds.judged_questions import probe_judge
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length
@@ -50,6 +51,8 @@ def with_context_length(settings: Settings) -> Settings:
         return dataclasses.replace(settings, context=texts_context(settings))
     place, speech = text_world(settings), language_settings(settings)
     context_length.check_scenes_begin(place, asked_levels(settings, place), speech.scene_seconds)
+    if speech.judge:
+        probe_judge(place, asked_levels(settings, place)[0])
     voice = make_voice(settings, place, starting_model(speech.model).tokenizer)
     return dataclasses.replace(settings, context=voice.context)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sterling.language.scene import TextWorld
@@ -9,6 +10,7 @@ from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
 from sterling.language.worlds.held_out_questions import HeldOutSplit
+from sterling.language.worlds.judged_questions import find_judged
 from sterling.needs.feed import GENERATED
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length, reward_scorer
@@ -28,7 +30,10 @@ def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
         )
     if isinstance(where, str):
         reward_scorer.register_reward_model(where)
-    whole = find_world(where) if isinstance(where, str) else where()
+    judge = language_settings(settings).judge
+    find: Callable[[str], TextWorld] = find_world if isinstance(where, str) else lambda _: where()
+    name = where if isinstance(where, str) else settings.name
+    whole = find_judged(judge, name, find) if judge else find(name)
     return HeldOutSplit(whole, share, judging=judging) if share else whole
 
 

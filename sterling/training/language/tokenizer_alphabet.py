@@ -67,6 +67,7 @@ def _sample_texts(settings: Settings) -> list[str]:
         return [each.content for own in conversations_of_texts(settings) for each in own]
     place, texts = text_world(settings), []
     family = getattr(getattr(place, "world", place), "family", None)
+    family = getattr(family, "family", family)  # the questions that a judge judges
     count = len(family.records) if isinstance(family, JsonlTasks) else PROBED_SCENES
     for level in asked_levels(settings, place):
         for seed in range(count):

@@ -1,0 +1,57 @@
+"""The reward functions and commands of docs/judges.md work as they stand."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sterling.cli import main
+from sterling.language.worlds import find_world
+from sterling.language.worlds.judged_questions import find_judged, judge_reference, probe_judge
+
+PAGE = (Path(__file__).parents[1] / "docs" / "judges.md").read_text()
+FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
+(QUESTIONS,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path, monkeypatch):
+    """A folder with the page's questions and functions."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "questions.jsonl").write_text(QUESTIONS)
+    for name, code in FILES.items():
+        (tmp_path / name).write_text(code)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("judge", "rewards"),
+    [
+        ("mine.py:score", [1.0 - 0.01, -0.01, -0.05]),
+        ("trl_rewards.py:format_and_truth", [1.2, 0.2, 0.0]),
+    ],
+)
+def test_judges_page_functions_give_the_rewards_they_say(folder, judge, rewards):
+    world = find_judged(judge_reference(judge), "questions.jsonl", find_world)
+    probe_judge(world, 0)
+    found, truths = (
+        [],
+        {each["question"]: each["truth"] for each in map(json.loads, QUESTIONS.splitlines())},
+    )
+    scene = world.begin(0, 0)
+    truth = truths[scene.turn.messages[-1].content]
+    for answer in (str(truth), str(truth - 1), "seven"):
+        found.append(world.family.verify(scene.task, answer).reward)
+    world.family.close()
+    assert found == pytest.approx(rewards, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_judges_page_commands_run_with_fewer_updates(folder):
+    lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
+        assert main(shlex.split(asked)[1:]) == 0
