@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 from sterling.lookup.peer_names import KINDS, peer_table
 
-TITLES = {"options": "Settings", "algorithms": "Algorithms", "environments": "Environments"}
+TITLES = {
+    **{"options": "Settings", "algorithms": "Algorithms", "environments": "Environments"},
+    "calls": "In Python",
+}
 PAGES = {  # page of docs/migrate: the libraries whose names it lists
     "stable-baselines3": ("Stable-Baselines3", "sb3-contrib", "RL Baselines3 Zoo"),
     "cleanrl": ("CleanRL",),

@@ -5,7 +5,9 @@
 >>> run.result["final"]["return"]
 """
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sterling.system.garbage_collector import freeze_at_exit, gc_paused
@@ -42,15 +44,27 @@ _HOME |= {
 
 
 def __getattr__(name: str) -> Any:  # imports JAX only when a name is used
-    if name == "report":  # a room that can be called
-        return import_module("sterling.report")
-    if name == "schedules":
-        return import_module("sterling.schedules")
     if name in _HOME:
         freeze_at_exit()
         with gc_paused():
             return getattr(import_module(_HOME[name]), name)
+    if not name.startswith("_"):
+        if find_spec(f"sterling.{name}"):  # report can be called, too
+            return import_module(f"sterling.{name}")
+        if said := _peer_call(name):  # `from sterling import PPO` drops an AttributeError's text
+            imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+            raise (ImportError if imported else AttributeError)(f"sterling has no {name!r}{said}")
     raise AttributeError(f"module 'sterling' has no attribute {name!r}")
+
+
+def _peer_call(name: str) -> str:
+    """Return what to write for a name of another library, as the end of a message; "" if no library
+    has it."""
+    from sterling.algorithms import train_call
+    from sterling.lookup.peer_names import unknown_call
+
+    trained = train_call(name)
+    return unknown_call(name) or (f": write {trained}" if trained else "")
 
 
 def __dir__() -> list[str]:  # names that shells complete

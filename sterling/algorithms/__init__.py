@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterling.lookup import entry_points, user_imports
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.lookup.peer_names import unknown_algorithm
+from sterling.lookup.peer_names import class_name, peer_algorithm, unknown_algorithm
 
 if TYPE_CHECKING:
     from sterling.types import Algorithm
@@ -166,6 +166,28 @@ def find(word: str) -> Algorithm | ModuleType:
         )
         raise Mistake(f"Unknown algorithm {word!r}{near}")
     return user_algorithm.require_algorithm(user_imports.load(reference), word)
+
+
+def train_call(word: str) -> str:
+    """Return the call of ``sterling.train`` for an algorithm by its class's name, here or in
+    another library: ``PPO``, ``DiscreteCQLConfig``, ``GRPOTrainer``; "" if there is none."""
+    row = peer_algorithm(word)
+    named = [name for name in ALGORITHMS if class_name(name) == class_name(word)]
+    if row is not None and row["here"] and (not named or row["word"].lower() == word.lower()):
+        named, fields = [row["here"]], row["fields"]
+    else:
+        fields = {}
+    if not named:
+        return ""
+    given = [f"{name}={value!r}" for name, value in fields.items()]
+    label = group_of(named[0])
+    if label == GROUPS["language"]:
+        given = ["TASK", "model=FOLDER", "updates=500", *given]
+    elif label == GROUPS["offline"]:
+        given = ["data=FILE", "updates=100_000", *given]
+    else:
+        given = ["ENVIRONMENT", "steps=100_000", *given]
+    return f'sterling.train("{named[0]}", {", ".join(given)})'
 
 
 def reference_to(algorithm: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sterling.lookup.name_suggestions import did_you_mean
 
-KINDS = ("options", "algorithms", "environments")
+KINDS = ("options", "algorithms", "environments", "calls")
 # options of a run, as opposed to the fields of an algorithm's Config, that the table names
 RUN_WORDS = (
     *("steps", "updates", "seeds", "envs", "environment", "data", "env_options", "out"),
@@ -44,7 +44,7 @@ def _read_table() -> dict[str, Any]:
 
 
 def peer_table(kind: str) -> list[PeerName]:
-    """Return all names of a kind ("options", "algorithms" or "environments"), one for each
+    """Return all names of a kind ("options", "algorithms", "environments" or "calls"), one for each
     library that has the name."""
     table = _read_table()
     return [
@@ -63,7 +63,8 @@ def _shown_row(row: Mapping[str, Any]) -> tuple[str, str, str]:
         return row["example"], here, row["remark"].format(**known, here=here)
     if isinstance(row["here"], list):
         return row["word"], " or ".join(row["here"]), row["remark"]
-    return row["word"], " ".join([row["here"], *_as_options(row["fields"])]), row["remark"]
+    fields = row.get("fields", {})
+    return row["word"], " ".join([row["here"], *_as_options(fields)]), row["remark"]
 
 
 def unknown_option(
@@ -131,9 +132,7 @@ def _without_counterpart(row: Mapping[str, Any], dashes: bool) -> str:
 def unknown_algorithm(word: str) -> str:
     """Return what another library's algorithm is called here, as the end of a message; "" if no
     library has the name."""
-    alike = (_class_name(word), word.lower())
-    rows = _read_table()["algorithms"]
-    row = next((row for row in rows if _class_name(row["word"]) in alike), None)
+    row = peer_algorithm(word)
     if row is None:
         return ""
     if not row["here"]:
@@ -143,6 +142,24 @@ def unknown_algorithm(word: str) -> str:
     if row["fields"]:
         text += f", with {' '.join(_as_options(row['fields']))}"
     return text + (f" ({row['remark']})" if row["remark"] else "")
+
+
+def peer_algorithm(word: str) -> Mapping[str, Any] | None:
+    """Return the table's row about another library's algorithm; None if no library has the name."""
+    alike = (class_name(word), word.lower())
+    rows = _read_table()["algorithms"]
+    return next((row for row in rows if class_name(row["word"]) in alike), None)
+
+
+def unknown_call(word: str) -> str:
+    """Return what to write in Python for a function, class or method that another library has, as
+    the end of a message; "" if none has the name."""
+    row = next((row for row in _read_table()["calls"] if row["word"] == word), None)
+    if row is None:
+        return ""
+    if not row["here"]:
+        return f": {row['remark']}"
+    return f": write {row['here']}" + (f" ({row['remark']})" if row["remark"] else "")
 
 
 def _as_options(fields: Mapping[str, Any]) -> list[str]:
@@ -158,7 +175,7 @@ def _as_options(fields: Mapping[str, Any]) -> list[str]:
     return made
 
 
-def _class_name(word: str) -> str:
+def class_name(word: str) -> str:
     """Return a name without case, marks between words, and the endings of classes."""
     plain = re.sub(r"[\s_\-.]+", "", word.lower())
     for ending in SUFFIXES:

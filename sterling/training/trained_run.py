@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from sterling.lookup.peer_attributes import AnswersPeerNames
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.channels import channel_columns
 from sterling.references.return_bounds import return_bounds
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from sterling.training.evaluation.film_policy import Film
 
 
-class TrainedRun:
+class TrainedRun(AnswersPeerNames):
     """A run that was trained or loaded: its settings, its agents (one per seed), its result."""
 
     def __init__(
