@@ -6,7 +6,7 @@ import pytest
 
 import sterling
 from sterling.algorithms import ALGORITHMS, train_call
-from sterling.lookup.peer_names import peer_table
+from sterling.lookup.peer_names import peer_table, unknown_option
 from sterling.training.trained_run import TrainedRun
 
 RUN = TrainedRun(None, None, {}, None)
@@ -102,3 +102,10 @@ def test_every_call_in_the_table_has_an_answer_and_none_hides_a_name():
             assert hasattr(sterling, name), row
         for name in re.findall(r"\brun\.([a-z]\w*)", row.here):
             assert name in own | {"settings", "result", "path", "agent"}, row
+
+
+def test_callback_of_stable_baselines3_is_answered_with_callbacks():
+    for typed, known in (("callback", ["lr", "clip"]), ("--callback", ["--lr", "--clip"])):
+        said = unknown_option(typed, known, value="x")
+        assert said.startswith(": write callbacks=[...] in Python: objects with on_log")
+        assert "--stop-at" in said
