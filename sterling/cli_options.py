@@ -86,7 +86,8 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     if asked in made:
         _add_options(made[asked], asked, words[1:])
     elif not asked.startswith("-"):
-        parser.error(f"there is no command {asked!r}{did_you_mean(asked, made)}")
+        near = commands.peer_command(asked) or did_you_mean(asked, made)
+        parser.error(f"there is no command {asked!r}{near}")
     chosen, unknown = parser.parse_known_args(words)
     used = made[asked]
     for action in used._actions:

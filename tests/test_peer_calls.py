@@ -5,7 +5,9 @@ import re
 import pytest
 
 import sterling
+from sterling import commands
 from sterling.algorithms import ALGORITHMS, train_call
+from sterling.cli import main
 from sterling.lookup.peer_names import peer_table, unknown_option
 from sterling.training.trained_run import TrainedRun
 
@@ -109,3 +111,21 @@ def test_callback_of_stable_baselines3_is_answered_with_callbacks():
         said = unknown_option(typed, known, value="x")
         assert said.startswith(": write callbacks=[...] in Python: objects with on_log")
         assert "--stop-at" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [("generate", "play"), ("infer", "play"), ("predict", "play"), ("chat", "play"),
+     ("enjoy", "play"), ("learn", "train"), ("push_to_hub", "export"), ("test", "evaluate")],
+)  # fmt: skip
+def test_command_of_another_library_is_answered_with_the_command_here(typed, command, capsys):
+    with pytest.raises(SystemExit):
+        main([typed, "runs/mine"])
+    said = capsys.readouterr().err
+    assert f"there is no command '{typed}': write sterling {command} (" in said
+    assert said.count("\n") == 1
+
+
+def test_commands_of_other_libraries_lead_to_existing_commands():
+    assert set(commands.PEER_WORDS.values()) <= set(commands.COMMANDS)
+    assert set(commands.PEER_WORDS) & set(commands.COMMANDS) == set()

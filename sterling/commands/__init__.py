@@ -26,6 +26,26 @@ COMMANDS = {
     "list": "list algorithms, environments and sources, and the names of other libraries",
 }
 
+PEER_WORDS = {  # words that other libraries' command lines have -> the command here
+    **dict.fromkeys(("generate", "chat", "infer", "inference", "predict", "sample"), "play"),
+    **dict.fromkeys(("enjoy", "render", "film", "record-video"), "play"),
+    **dict.fromkeys(("learn", "fit", "finetune", "fine-tune", "run"), "train"),
+    **dict.fromkeys(("test", "score", "benchmark"), "evaluate"),
+    **dict.fromkeys(("optimize", "optimise", "sweep", "hpo"), "tune"),
+    **dict.fromkeys(("dashboard", "ui", "tensorboard", "board"), "watch"),
+    **dict.fromkeys(("save", "convert", "push-to-hub"), "export"),
+    **dict.fromkeys(("deploy", "vllm-serve"), "serve"),
+    **dict.fromkeys(("plot", "plots"), "report"),
+    **dict.fromkeys(("continue", "restart"), "resume"),
+}
+
+
+def peer_command(word: str) -> str:
+    """Return which command does what a word of another library's command line says, as the end of a
+    message; "" if none does."""
+    name = PEER_WORDS.get(word.lower().replace("_", "-"))
+    return f": write sterling {name} ({COMMANDS[name]})" if name else ""
+
 
 def command_module(name: str) -> Any:
     """Import and return the module of a command."""
