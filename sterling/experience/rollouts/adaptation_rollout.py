@@ -41,8 +41,7 @@ class Adaptation(StatelessSource, eqx.Module):
     @classmethod
     def create(cls, world: World, needs: Rollouts) -> Adaptation:
         """Create the source with an empty tally."""
-        tally = Tally.empty(world.seeds, world.spec.channels)
-        return cls(world, needs.length, needs.adapt, tally)
+        return cls(world, needs.length, needs.adapt, Tally.of_world(world))
 
     def collect(
         self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed

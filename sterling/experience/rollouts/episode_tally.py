@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sterling.experience.rollouts.empty_choices import has_mask
 from sterling.problem.channels import Channel, channel_columns
+from sterling.types import World
 
 
 class Tally(eqx.Module):
@@ -33,3 +35,8 @@ class Tally(eqx.Module):
         none, zero = (jnp.asarray(np.zeros(seeds, kind)) for kind in (np.int32, np.float32))
         empty = none.copy() if masked else None
         return cls({name: zero.copy() for name in names}, none, none.copy(), empty)
+
+    @classmethod
+    def of_world(cls, world: World) -> Tally:
+        """Create an empty tally for a world's seeds, channels and action mask."""
+        return cls.empty(world.seeds, world.spec.channels, has_mask(world.spec))

@@ -153,8 +153,7 @@ class StatelessSource(NoVisits):
     def reset_statistics(self) -> Any:
         """Return the source with an empty tally."""
         source: Any = self
-        empty = Tally.empty(self.world.seeds, self.world.spec.channels)
-        return dataclasses.replace(source, tally=empty)
+        return dataclasses.replace(source, tally=Tally.of_world(self.world))
 
     def to_checkpoint(self) -> Any:
         """Return the source itself: only the tally is saved."""
@@ -179,7 +178,7 @@ class Population(StatelessSource, eqx.Module):
     @classmethod
     def create(cls, world: World, limit: int) -> Population:
         """Create the source with an empty tally."""
-        return cls(world, limit, Tally.empty(world.seeds, world.spec.channels))
+        return cls(world, limit, Tally.of_world(world))
 
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
@@ -229,7 +228,10 @@ def _record_episodes(
     }
     counted: Int[Array, "seed"] = tally.episodes + sound.sum(1, dtype=jnp.int32)
     invalid = playing.crashes.sum(1, dtype=jnp.int32) + (~sound).sum(1, dtype=jnp.int32)
-    return Tally(ended, counted, tally.invalid + invalid), record
+    empty = tally.empty_choice
+    if empty is not None and playing.empty_choice is not None:
+        empty = jnp.maximum(empty, playing.empty_choice)
+    return Tally(ended, counted, tally.invalid + invalid, empty), record
 
 
 def _finite_envs(tree: PyTree, shape: tuple[int, ...]) -> Array:

@@ -17,7 +17,7 @@ from sterling.actor import Actor, Past
 from sterling.experience import acting
 from sterling.experience.batch_draws import Due, NoVisits, PreparedBatches, every_feed
 from sterling.experience.rollouts import episode_totals
-from sterling.experience.rollouts.empty_choices import find_empty_choice, has_mask
+from sterling.experience.rollouts.empty_choices import find_empty_choice
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.experience.rollouts.episode_totals import Totals
 from sterling.problem.channels import Channel
@@ -66,7 +66,7 @@ class Rollout(NoVisits, eqx.Module):
         start = named.fold_each(keys, "memory")
         space = world.spec.action
         begun = None if actor is None else acting.initial_past(actor, space, shape, start)
-        return cls(world, length, state, obs, episode, _empty_tally(world), begun)
+        return cls(world, length, state, obs, episode, Tally.of_world(world), begun)
 
     @property
     def traced(self) -> bool:
@@ -84,7 +84,7 @@ class Rollout(NoVisits, eqx.Module):
 
     def reset_statistics(self) -> Rollout:
         """Return the source with an empty tally."""
-        return dataclasses.replace(self, tally=_empty_tally(self.world))
+        return dataclasses.replace(self, tally=Tally.of_world(self.world))
 
     def to_checkpoint(self) -> Rollout:
         """Return the part that a checkpoint saves.
@@ -158,10 +158,6 @@ class Rollout(NoVisits, eqx.Module):
             source, jax.tree.map(lambda *parts: np.stack(parts), *rows)
         )
         return source, dataclasses.replace(record, start=self.past)
-
-
-def _empty_tally(world: World) -> Tally:
-    return Tally.empty(world.seeds, world.spec.channels, has_mask(world.spec))
 
 
 Choice = tuple[Action, PyTree, dict[str, Array], Key[Array, "seed"]]

@@ -25,6 +25,7 @@ from sterling.equations.running_moments import rounded_sum
 from sterling.experience import acting
 from sterling.experience.levels.one_level import begin_in_one_level
 from sterling.experience.rollouts import episode_totals
+from sterling.experience.rollouts.empty_choices import find_empty_choice, has_mask
 from sterling.experience.rollouts.episode_totals import Totals
 from sterling.nets.obs_encoder import without_mask
 from sterling.problem.channels import Channel
@@ -81,6 +82,7 @@ class EpisodeState(eqx.Module):
     past: Past | None  # None for actors without a memory
     crashes: Int[Array, "seed env"]  # how often the world crashed and the episode started over
     seen: ObsMoments | None = None  # None: not tracked
+    empty_choice: Int[Array, "seed"] | None = None  # as in Tally; None: not tracked
 
 
 OnStep = Callable[[EpisodeState, Action, Step], None]
@@ -90,7 +92,7 @@ class EpisodeRunner(eqx.Module):
     """Runs one episode per env of ``world``, with an actor that does not explore."""
 
     world: World = eqx.field(static=True)
-    watched: bool = eqx.field(static=True, default=False)  # track the observations' moments
+    watched: bool = eqx.field(static=True, default=False)  # track moments and masks of observations
     one_level: bool = eqx.field(static=True, default=False)  # begin in the level of ``level_keys``
 
     def begin(self, actor: Actor, keys: Key[Array, "seed"], number: int = 0) -> EpisodeState:
@@ -104,7 +106,9 @@ class EpisodeRunner(eqx.Module):
         totals = episode_totals.empty_totals(world.spec.channels, shape)
         seen = ObsMoments.empty(obs, shape, world.spec.unseen) if self.watched else None
         over, crashes = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32)
-        return EpisodeState(state, obs, totals, over, past, crashes, seen)
+        masked = self.watched and has_mask(world.spec)
+        empty = find_empty_choice(world.spec, obs, over) if masked else None
+        return EpisodeState(state, obs, totals, over, past, crashes, seen, empty)
 
     def level_keys(self, keys: Key[Array, "seed"], number: int) -> Key[Array, "seed"]:
         """Return the keys that draw the levels of the ``number``-th episodes (``one_level.py``),
@@ -190,6 +194,10 @@ def _step(
         own = named.fold_each(keys, "evaluate-memory", clock)
         past = _next_past(actor, memory, action, step, own)
     counted = _count_step(playing, world.spec.channels, step)
+    if counted.empty_choice is not None:
+        empty = find_empty_choice(world.spec, step.obs, counted.over | step.last)
+        empty = jnp.maximum(counted.empty_choice, empty)
+        counted = dataclasses.replace(counted, empty_choice=empty)
     return dataclasses.replace(counted, state=state, obs=step.obs, past=past), action, step
 
 
