@@ -128,4 +128,5 @@ def test_whole_episodes_and_adaptation_say_once_that_a_choice_has_no_option(algo
         log_every=4000, evaluate_episodes=0,
     )  # fmt: skip
     said = [line for line in capsys.readouterr().err.splitlines() if "action mask" in line]
-    assert len(said) == 1 and said[0].startswith("Environment Masked: before step ")
+    assert len(said) == 1
+    assert said[0].startswith("Environment Masked: before step ")
