@@ -36,6 +36,7 @@ class Policy:
         self._outputs = self.description["outputs"]
         self._sources = [self._at[port["source"]] for port in self._outputs]
         self._plain = len(ports) == len(self._outputs) == 1 and not self._obs[0]["path"]
+        self._shape = tuple(ports[0]["shape"][1:]) if ports[0]["dtype"] == "float32" else None
         self._initial = {
             p["name"]: tensors["initial/" + p["name"]] for p in ports if p["role"] == "state"
         }
@@ -73,21 +74,32 @@ class Policy:
 
     def __call__(self, obs: Any, reward: Any = 0.0) -> Any:
         """Return the action for one observation, or the actions for a batch; dict and tuple
-        observations as Gymnasium has them. Policies with a memory remember the episode."""
+        observations as Gymnasium has them. Policies with a memory remember the episode. Raise
+        ValueError for an observation that is none of the environment's (see ``checked``)."""
         if self._plain:
-            _, dtype, rank = self._inputs[0]
-            given = np.asarray(obs, dtype)
-            if given.ndim == rank:
+            given = self._checked(obs)
+            if given.ndim == self._inputs[0][2]:
                 return self._computed([given])[self._sources[0]]
             return self._computed([given[None]])[self._sources[0]][0]
-        found = {p["name"]: np.asarray(entry(obs, p["path"])) for p in self._obs}
-        one = all(found[p["name"]].ndim == len(p["shape"]) - 1 for p in self._obs)
+        found = {p["name"]: checked(entry(obs, p["path"]), p) for p in self._obs}
+        leads = {found[p["name"]].shape[: 1 - len(p["shape"]) or None] for p in self._obs}
+        if len(leads) > 1:
+            raise ValueError(f"the observation's entries are batches of several sizes: {leads}")
+        one = leads == {()}
         inputs = {name: x[None] if one else x for name, x in found.items()}
         batch = len(next(iter(inputs.values())))
         made = self.run({**inputs, **self._extras(batch, reward)})
         self._state = {k.removeprefix("next_"): x for k, x in made.items() if k[:5] == "next_"}
         actions = {keys(p): made[p["name"]] for p in self._outputs if p["role"] == "action"}
         return arranged({path: x[0] if one else x for path, x in actions.items()})
+
+    def _checked(self, obs: Any) -> Any:
+        """Return ``checked`` of an observation that is one array; at once for floats of its shape
+        that are no larger than 1e19."""
+        x = np.asarray(obs)
+        if x.dtype.kind == "f" and x.shape == self._shape and np.vdot(x, x) < 1e38:
+            return x.astype(np.float32, copy=False)
+        return checked(x, self._obs[0])
 
     def _extras(self, batch: int, reward: Any) -> dict[str, Any]:
         """Return memory, reward and noise for a batch."""
@@ -127,9 +139,53 @@ def read_file(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def entry(obs: Any, path: str) -> Any:
     """Return one entry of a dict or tuple observation."""
-    for word in map(unescaped, path.split("/") if path else ()):
-        obs = obs[word] if isinstance(obs, dict) else obs[int(word)]
+    try:
+        for word in map(unescaped, path.split("/") if path else ()):
+            obs = obs[word] if isinstance(obs, dict) else obs[int(word)]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"the observation has no entry {path!r}") from error
     return obs
+
+
+def checked(value: Any, port: dict[str, Any]) -> Any:
+    """Return an entry of an observation, or a batch of it, in the policy's type. Raise ValueError
+    for another shape, NaN or infinity, fractions of whole numbers, numbers outside a type, choices
+    that there are not, and a mask that leaves a choice without an option."""
+    x, dtype = np.asarray(value), np.dtype(port["dtype"])
+    shape = tuple(port["shape"][1:])
+    if x.shape not in (shape, (*x.shape[:1], *shape)):
+        wrong = f"must have the shape {shape}, or that of a batch; got {x.shape}"
+    elif x.dtype.kind not in "biuf":
+        wrong = f"has type {x.dtype}, but the policy takes {dtype}"
+    elif dtype.kind == "f":
+        with np.errstate(over="ignore"):  # what is too large is found as infinity
+            x = x.astype(dtype, copy=False)
+        wrong = "" if np.isfinite(x).all() else "holds NaN or infinity"
+    else:
+        wrong = whole_fault(x, dtype, port)
+    if wrong:
+        name = f"the observation's entry {port['path']!r}" if port["path"] else "the observation"
+        raise ValueError(f"{name} {wrong}, so no action can be computed")
+    return x.astype(dtype, copy=False)
+
+
+def whole_fault(x: Any, dtype: Any, port: dict[str, Any]) -> str:
+    """Return what is wrong with whole numbers, choices or a mask; "" if nothing."""
+    if dtype.kind in "iu" and x.dtype != dtype:
+        limits = np.iinfo(dtype)
+        inside = np.isfinite(x) & (x >= limits.min) & (x <= limits.max)
+        if not (inside & (x == np.floor(x))).all():
+            return f"must hold whole numbers from {limits.min} to {limits.max} ({dtype})"
+    low, high = (np.reshape(port.get(end, []), -1) for end in ("low", "high"))
+    if high.size:
+        flat = x.reshape(-1, high.size)
+        if ((flat < low) | (flat > high)).any():
+            return f"must hold choices from {low.tolist()} to {high.tolist()}"
+    sizes = port.get("options", [])
+    parts = np.split(x.reshape(-1, sum(sizes)), np.cumsum(sizes)[:-1], -1) if sizes else []
+    if not all(part.any(-1).all() for part in parts):
+        return "leaves a choice without an option"
+    return ""
 
 
 def unescaped(word: str) -> str:

@@ -52,6 +52,7 @@ def _comment(comment: str, size: int, storage: str) -> list[str]:
     where = "static, so calls must not overlap" if storage else "on the stack"
     safe = comment.replace("*/", "* /").replace("/*", "/ *")
     lines = [line for long in safe.splitlines() for line in re.findall(r".{1,110}", long) or [""]]
+    lines.append("The observation is not checked: NaN, infinity or wrong choices give some action.")
     return [*lines, f"Intermediate arrays: {size} bytes, {where}. Compile with -O3, link with -lm."]
 
 

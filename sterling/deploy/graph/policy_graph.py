@@ -58,6 +58,8 @@ class Port:
     numbers) or "action". ``path`` names the entry of a dict observation or action. ``source`` is
     the tensor that an output is taken from. ``law`` of noise is "normal" or "uniform". ``keys`` of
     an action are the path's parts: numbers in a tuple, and names, also names of digits, in a dict.
+    ``low`` and ``high`` are the ends of each choice of an observation, ``options`` the numbers of
+    options of the choices that an action mask is for; () elsewhere.
     """
 
     tensor: Tensor
@@ -66,6 +68,9 @@ class Port:
     source: str = ""
     law: str = ""
     keys: tuple[int | str, ...] = ()
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    options: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,7 +113,8 @@ class _Tracer:
             name = port_name("obs", path, [port.tensor.name for port in self.inputs])
             dtype = np.dtype(np.float32 if leaf.dtype == np.float64 else leaf.dtype)
             tensor = Tensor(name, (-1, *(leaf.shape or ())), str(dtype))
-            self.inputs.append(Port(tensor, "obs", joined_path(path)))
+            limits = world_conversion.input_limits(self.world, path, leaf)
+            self.inputs.append(Port(tensor, "obs", joined_path(path), **limits))
             values.append(Value(tensor))
         self.builder.like = values[0]
         values = world_conversion.agent_obs(self.builder, self.world, values)

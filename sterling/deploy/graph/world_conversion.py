@@ -18,6 +18,7 @@ from sterling.envs.hosted.action_bounds import is_bounded
 from sterling.envs.hosted.shared_memory import ACTION_MASK, space_leaves
 from sterling.envs.world_wrappers import Flatten
 from sterling.problem import critic_only_obs
+from sterling.problem.action_choices import masked_choices
 from sterling.problem.agent_axis import unread_entries
 from sterling.types import Mistake
 
@@ -183,3 +184,18 @@ def _cast(builder: GraphBuilder, leaf: Value, dtype: Any) -> Value:
     if leaf.tensor.dtype == str(dtype):
         return leaf
     return builder.add("cast", [leaf], leaf.tensor.shape, dtype)
+
+
+def input_limits(world: Any, path: tuple[Any, ...], leaf: spaces.Space[Any]) -> dict[str, Any]:
+    """Return a Port's ``low``, ``high`` and ``options`` for a leaf of the environment's
+    observations."""
+    if isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+        sizes = leaf.n if isinstance(leaf, spaces.Discrete) else leaf.nvec
+        low = np.ravel(leaf.start).astype(int)
+        ends = {"low": tuple(low.tolist()), "high": tuple((low + np.ravel(sizes) - 1).tolist())}
+    else:
+        count = math.prod(leaf.shape or ()) if isinstance(leaf, spaces.MultiBinary) else 0
+        ends = {"low": (0,) * count, "high": (1,) * count}
+    if path != (ACTION_MASK,) or world.spec.agents is not None:
+        return ends
+    return {**ends, "options": masked_choices(env_action_space(world), leaf.shape or ())}
