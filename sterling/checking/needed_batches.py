@@ -1,81 +1,142 @@
-"""Checks on batches of every kind that an algorithm needs, drawn from a short run on a probe."""
+"""Checks on batches of every kind that an algorithm needs, from the first iteration of a run."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sterling import random_keys
-from sterling.checking.example_batch import ENVS
+from sterling.actor import Past
+from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import Check, NotChecked
-from sterling.checking.training_checks import NAME_SUFFIXES
-from sterling.checking.update_checks import (
-    check_deterministic,
-    check_masked_rows,
-    check_shapes_kept,
-)
-from sterling.training.assembly.build_run import build_first_phase
-from sterling.training.config.resolve_settings import resolve_settings
-from sterling.training.phases.phase_sequence import steps_per_iteration, warmup_steps
-from sterling.types import Feed
+from sterling.checking.update_checks import act_checks, check_discount_used, learn_checks
+from sterling.needs.feed import EPISODES
+from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
+from sterling.types import Feed, Record
 
-PLANNED_STEPS = 40_000  # the planned length of the run, for schedules
+ROWS = 64  # observations given to ``act``, at most
+MASKED_EVERY = 5  # rows of a batch, if it has none that are masked
+
+
+class FirstIteration:
+    """A run of the algorithm on its problem, that has just begun, and its first batches."""
+
+    def __init__(self, problem: Problem):
+        settings = problem.settings()
+        self.spec = checked_problem_spec(settings)
+        self.run: Any = build_first_phase(settings)
+        self.algorithm: Any = self.run.agent.algorithm
+        self.needs: Any = self.run.agent.needs
+        self.state = jax.tree.map(lambda leaf: leaf[0], self.run.agent.state)
+        keys = random_keys.for_seeds(self.run.seeds, "collect", 0)
+        collect = self._compiled(lambda run, keys: run.source.collect(run.agent, keys)[1])
+        self.draws: Any = collect(self.run, keys)
+
+    def _compiled(self, function: Any) -> Any:
+        """Return the function as one program, unless the source acts or reads on the host."""
+        return jax.jit(function) if self.run.source.traced else function
+
+    def batch(self, feed: Feed) -> Record:
+        """Return the batch of a feed's first update."""
+        made: Record = self._compiled(partial(_first_batch, feed))(self.draws, self.run.seeds)
+        return made
+
+
+def _first_batch(feed: Feed, draws: Any, seeds: Any) -> Record:
+    chance = draws.presample(feed, random_keys.for_seeds(seeds, "draw", 0))
+    first = jax.tree.map(lambda leaf: leaf[0] if feed.whole else leaf[0, 0], chance)
+    heard = jax.tree.map(lambda leaf: leaf[0], draws.feedback)
+    made: Record = draws.draw(feed, jnp.zeros((), jnp.int32), heard, first)
+    return made
 
 
 class FeedSubject:
     """A new state of an algorithm, and the first batch of one of its feeds."""
 
-    def __init__(self, word: Any, fields: dict[str, Any], form: str, feed: Feed):
-        options: Any = {"steps": PLANNED_STEPS, "envs": ENVS, "preset": False, "fields": fields}
-        settings = resolve_settings(word, f"probe:both{NAME_SUFFIXES[form]}", **options)
-        self.steps = warmup_steps(settings) + steps_per_iteration(settings)
-        run = build_first_phase(settings)
-        agent: Any = run.agent
-        self.algorithm, self.feed, self.form = agent.algorithm, feed, form
+    def __init__(self, begun: FirstIteration, feed: Feed):
+        self.algorithm, self.spec, self.state = begun.algorithm, begun.spec, begun.state
         self.rollout = feed.whole or feed.length > 0
-        self.state = jax.tree.map(lambda leaf: leaf[0], agent.state)
         self.learn = jax.jit(getattr(self.algorithm, feed.learner))
-        self._batch = _first_batch(run, feed)  # drawn once, because drawing changes the run
+        self._batch = _with_ends_and_masks(begun.batch(feed), feed)
 
     def batch(self) -> Any:
         """Return the batch of the feed's first update."""
         if not self._batch.mask.any():
-            raise NotChecked(f"after {self.steps} steps there is no valid row to learn from yet")
+            raise NotChecked("there is no valid row to learn from yet")
         return self._batch
 
     def update(self, batch: Any, key: int = 1) -> Any:
         """Return the state after one update."""
         return self.learn(self.state, batch, jax.random.key(key))[0]
 
+    def act(self, key: int, explore: bool) -> tuple[Any, int]:
+        """Return what ``act`` (or ``recall``, without its memory) returns for observations of the
+        batch, and their number."""
+        axes = self._batch.mask.ndim
+        obs, action = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[axes:])[:ROWS], (self._batch.obs, self._batch.action)
+        )
+        choose = partial(_recalled if hasattr(self.algorithm, "recall") else _acted, self.algorithm)
+        answer = jax.jit(partial(choose, explore=explore))(self.state, obs, action, key)
+        return answer, len(jax.tree.leaves(obs)[0])
 
-def _first_batch(run: Any, feed: Feed) -> Any:
-    _, draws = run.source.collect(run.agent, random_keys.for_seeds(run.seeds, "collect", 0))
-    chance = draws.presample(feed, random_keys.for_seeds(run.seeds, "draw", 0))
-    first = jax.tree.map(lambda leaf: leaf[0] if feed.whole else leaf[0, 0], chance)
-    heard = jax.tree.map(lambda leaf: leaf[0], draws.feedback)
-    return draws.draw(feed, jnp.zeros((), jnp.int32), heard, first)
+
+def _acted(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, explore: bool) -> Any:
+    return algorithm.act(state, obs, jax.random.key(key), explore)
 
 
-def feed_checks(
-    named_algorithm: tuple[Any, Any], fields: dict[str, Any], form: str, feed: Feed
-) -> Iterator[Check]:
-    """Yield the checks of one feed's learner, given an algorithm and the word that names it."""
-    algorithm, word = named_algorithm
-    learner, actions, cached = feed.learner, f" ({form} actions)", list[FeedSubject]()
+def _recalled(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, explore: bool) -> Any:
+    """Return the actions and extras of ``recall`` in the first step of an episode."""
+    count = len(jax.tree.leaves(obs)[0])
+    none = jax.tree.map(jnp.zeros_like, action)
+    memory = algorithm.memory(state, count, jax.random.key(0))
+    past = Past(memory, none, jnp.zeros(count), jnp.ones(count), jnp.ones(count, bool))
+    answer = algorithm.recall(state, past, obs, jax.random.key(key), explore)
+    return (answer[0], answer[-1]) if isinstance(answer, tuple) and len(answer) == 3 else answer
 
-    def subject() -> FeedSubject:  # made by the first check, so that an error is a finding
-        if not cached:
-            cached.append(FeedSubject(word, fields, form, feed))
-        return cached[0]
 
-    code = getattr(algorithm, learner)
-    yield f"{learner} keeps shapes and types{actions}", lambda: check_shapes_kept(subject()), code
+def _with_ends_and_masks(batch: Record, feed: Feed) -> Record:
+    """Return the batch with some rows masked and an episode's last row among the others, where it
+    has none: single rows anywhere, a rollout's where an episode has just ended, and the first rows
+    of a padded sequence."""
+    mask, last = np.array(batch.mask), np.array(batch.last)
+    if not mask.all() and (last & mask).any():
+        return batch
+    if mask.ndim == 1:
+        mask[::MASKED_EVERY] = False
+        last[1::MASKED_EVERY] = True
+    elif feed.padded:
+        mask[::2, : mask.shape[1] // 2] = False
+    elif feed.whole and len(mask) > 1:
+        middle = len(mask) // 2
+        mask[middle, 0], last[middle], last[middle - 1, 0] = False, False, True
+    return dataclasses.replace(batch, mask=jnp.asarray(mask), last=jnp.asarray(last & mask))
+
+
+def problem_checks(problem: Problem, begun: FirstIteration) -> Iterator[Check]:
+    """Yield the checks of acting, and of every feed's learner, on a problem."""
+    algorithm, feeds, label = begun.algorithm, begun.needs.feeds, f" ({problem.label})"
+    subjects: list[FeedSubject] = []
+    for feed in feeds:
+        subject = FeedSubject(begun, feed)
+        if not subjects:
+            yield from act_checks(subject, _explores(begun.needs), label)
+        subjects.append(subject)
+        yield from learn_checks(subject, feed.learner, label)
     yield (
-        f"{learner} returns the same for the same key{actions}",
-        lambda: check_deterministic(subject()),
-        code,
+        f"learn separates ends from truncations{label}",
+        lambda: check_discount_used(algorithm, subjects),
+        getattr(algorithm, feeds[0].learner),
     )
-    yield f"{learner} ignores masked rows{actions}", lambda: check_masked_rows(subject()), code
+
+
+def _explores(needs: Any) -> bool:
+    """Whether exploring means to draw actions: not for policies that only a log teaches, nor for
+    populations, whose members differ."""
+    return not (needs.only_from_logs or needs.has_feed(EPISODES) or needs.members)

@@ -106,7 +106,7 @@ def play_until_fault(
         first = _to_numpy(obs)
         hands = [np.random.default_rng([seed, 7]) for seed in seeds]
         for clock in range(steps):
-            action = _random_actions(world.spec, _to_numpy(obs), hands)
+            action = random_actions(world.spec, _to_numpy(obs), hands)
             action = jax.tree.map(jnp.asarray, action) if world.traced else action
             keys = random_keys.for_seeds(numbers, "step", clock + key * 100_000)
             begun = time.perf_counter()
@@ -145,7 +145,7 @@ def _save_and_restore(leaf: Any) -> Any:
     return jnp.asarray(np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape))
 
 
-def _random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
+def random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
     """Draw random actions ``(seed, env, ...)``; only allowed ones if the world has a mask."""
     allowed = obs.get(ACTION_MASK) if isinstance(obs, dict) else None
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import tempfile
@@ -15,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked, not_checked
 from sterling.envs.probes.probe_worlds import ProbeState, make_probe
 from sterling.needs.feed import FRESH
 from sterling.training.api import resume, train
-from sterling.training.config.resolve_settings import resolve_settings
-from sterling.training.phases.phase_sequence import steps_per_iteration, warmup_steps
 
 PROBE_KINDS = ("both", "limits", "constant", "observation", "delay", "action", "cut")
 ACTION_PROBES = ("both", "action")  # those that are about actions, too
@@ -34,41 +34,31 @@ PROBE_TOPICS = {  # what each probe is about
     "cut": "truncation bootstraps",
     "limits": "ends separated from truncations",
 }
-ENVS = 8
 STEPS = {"rollouts": 40_000, "replay": 12_000}  # enough to solve a probe
 ACTION_SAMPLES = 1_000  # samples to estimate an exploring policy's mean reward
-SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
 
 
 class TrainingRuns:
-    """Trains one algorithm with small settings."""
+    """Trains one algorithm with small settings, on a problem and on the probes."""
 
-    def __init__(self, word: Any, fields: dict[str, Any], needs: Any, form: str):
-        self.word, self.fields, self.form = word, fields, NAME_SUFFIXES[form]
+    def __init__(self, problem: Problem, needs: Any, form: str = ""):
+        self.problem, self.fields, self.form = problem, problem.fields, form
         self.learner = needs.feeds[0].learner
         self.steps = STEPS["rollouts" if needs.has_feed(FRESH) else "replay"]
 
-    def train(self, world: str, steps: int, seeds: Any, **how: Any) -> Any:
-        """Train on a probe."""
-        given = {"evaluate_episodes": 0, "quiet": True, **how, **self.fields}
-        return train(
-            self.word, f"probe:{world}", steps=steps, seeds=seeds, envs=ENVS, preset=False, **given
-        )
+    def train_probe(self, world: str, seeds: Any) -> Any:
+        """Train on a probe until it should be solved."""
+        options = {**self.problem.options, "environment": f"probe:{world}"}
+        problem = dataclasses.replace(self.problem, options=options)
+        return train(**problem.arguments(self.steps, seeds=seeds, quiet=True))
 
-    def short_run_steps(self) -> int:
-        """Return the number of steps of a short run."""
-        asked: dict[str, Any] = {
-            "steps": self.steps,
-            "envs": ENVS,
-            "preset": False,
-            "fields": self.fields,
-        }
-        settings = resolve_settings(self.word, f"probe:both{self.form}", **asked)
-        return warmup_steps(settings) + SHORT_RUN_ITERATIONS * steps_per_iteration(settings)
+    def train_short(self, budget: int, seeds: Any, **how: Any) -> Any:
+        """Train on the problem for a few iterations."""
+        return train(**self.problem.arguments(budget, seeds=seeds, quiet=True, **how))
 
 
-def training_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[Check]:
-    """Yield the checks of whole runs; ``quick`` leaves out most probes."""
+def comparison_checks(runs: TrainingRuns, algorithm: Any) -> Iterator[Check]:
+    """Yield the checks of short runs that must be equal."""
     code = getattr(algorithm, runs.learner)
     yield "a seed alone equals the same seed among several", lambda: _check_seed_alone(runs), code
     yield (
@@ -76,22 +66,28 @@ def training_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator
         lambda: _check_resumed(runs),
         code,
     )
+
+
+def training_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[Check]:
+    """Yield the checks of whole runs; ``quick`` leaves out most probes."""
+    code = getattr(algorithm, runs.learner)
+    yield from comparison_checks(runs, algorithm)
     has_values = _has_values(algorithm)
     for kind in PROBE_KINDS:
         name = f"{kind}{runs.form}"
         what = f"it solves probe:{name} ({PROBE_TOPICS[kind]})"
+        if not has_values and kind not in ACTION_PROBES:
+            continue  # they are about values
         if quick and kind != PROBE_KINDS[0]:
             yield what, partial(not_checked, "left out by --quick"), code
-        elif not has_values and kind not in ACTION_PROBES:
-            yield what, partial(not_checked, "it has no value(state, obs)"), code
         else:
             yield what, partial(_check_solves, runs, name), code
 
 
 def _check_seed_alone(runs: TrainingRuns) -> str:
-    world, steps = f"both{runs.form}", runs.short_run_steps()
+    budget = runs.problem.short_run()
     together, alone = (
-        runs.train(world, steps, seeds, strategy="map").agent.state for seeds in ([0, 1], [1])
+        runs.train_short(budget, seeds, strategy="map").agent.state for seeds in ([0, 1], [1])
     )
     for (path, many), one in zip(
         jax.tree_util.tree_leaves_with_path(together), jax.tree.leaves(alone), strict=True
@@ -102,7 +98,7 @@ def _check_seed_alone(runs: TrainingRuns) -> str:
                 "trained beside it",
                 "write the algorithm for one seed; keep nothing outside its state",
             )
-    return f"bit for bit, after {steps} steps"
+    return f"bit for bit, after {budget} {runs.problem.budget}"
 
 
 class _StoppingSink:
@@ -122,20 +118,19 @@ class _StoppingSink:
 
 
 def _check_resumed(runs: TrainingRuns) -> str:
-    world, steps = f"both{runs.form}", runs.short_run_steps()
-    how = {"log_every": max(steps // 6, 1)}
+    budget = runs.problem.short_run()
+    how = {"log_every": max(budget // 6, 1)}
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:
         stopped = Path(folder, "broken")
-        whole = runs.train(world, steps, 1, out=Path(folder, "whole"), **how)
+        whole = runs.train_short(budget, 1, out=Path(folder, "whole"), **how)
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             try:
-                runs.train(world, steps, 1, out=stopped, sinks=[_StoppingSink()], **how)
+                runs.train_short(budget, 1, out=stopped, sinks=[_StoppingSink()], **how)
             except SystemExit:
                 pass
             else:
                 raise NotChecked("the run ended before it could be stopped")
-            given = {} if isinstance(runs.word, str) else {"algorithm": runs.word}
-            resumed = resume(stopped, quiet=True, **given)
+            resumed = resume(stopped, quiet=True, **runs.problem.objects())
     pairs = zip(
         jax.tree_util.tree_leaves_with_path(whole.agent.state),
         jax.tree.leaves(resumed.agent.state),
@@ -151,7 +146,7 @@ def _check_resumed(runs: TrainingRuns) -> str:
 
 
 def _check_solves(runs: TrainingRuns, world: str) -> str:
-    run = runs.train(world, runs.steps, 2)
+    run = runs.train_probe(world, 2)
     if run.result["failed_seeds"]:
         raise CheckFailed(
             "it diverges: numbers become NaN", "check the losses, or try a smaller lr"

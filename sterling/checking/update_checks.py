@@ -8,21 +8,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
+from jax.interpreters import partial_eval
 
 from sterling.checking.example_batch import (
-    ACTION_SPACES,
     corrupt_masked_rows,
     make_batch,
     make_spec,
     random_observations,
     with_final_discount,
 )
-from sterling.checking.review_findings import Check, CheckFailed, NotChecked
+from sterling.checking.review_findings import Check, CheckFailed
+from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.needs.feed import FRESH
+from sterling.problem.agent_axis import REWARD as AGENTS_REWARD
 from sterling.system.shown_values import shown_value
-from sterling.types import Signals
+from sterling.types import Record, Signals
 
 ROWS = 256  # observations given to ``act``
+RANDOM_DRAWS = ("random_bits", "threefry2x32", "rng_bit_generator")  # JAX's operations
 
 
 class Subject:
@@ -43,86 +47,128 @@ class Subject:
         """Return the state after one update."""
         return self.learn(self.state, batch, jax.random.key(key))[0]
 
+    def act(self, key: int, explore: bool) -> tuple[Any, int]:
+        """Return what ``act`` returns for random observations, and their number."""
+        obs = jnp.asarray(random_observations(ROWS, 1))
+        return self.algorithm.act(self.state, obs, jax.random.key(key), explore), ROWS
+
 
 def update_checks(subject: Subject) -> Iterator[Check]:
     """Yield the checks of ``act`` and ``learn``."""
-    algorithm, actions = subject.algorithm, f" ({subject.form} actions)"
+    label = f" ({subject.form} actions)"
+    yield from act_checks(subject, True, label)
+    yield from learn_checks(subject, "learn", label)
     yield (
-        f"act returns actions in the action space{actions}",
-        lambda: _check_actions(subject),
-        algorithm.act,
+        f"learn separates ends from truncations{label}",
+        lambda: check_discount_used(subject.algorithm, [subject]),
+        subject.algorithm.learn,
+    )
+
+
+def act_checks(subject: Any, explores: bool, label: str) -> Iterator[Check]:
+    """Yield the checks of ``act``, or ``recall``; ``explores``: two keys give two actions."""
+    name = "recall" if hasattr(subject.algorithm, "recall") else "act"
+    code = getattr(subject.algorithm, name)
+    yield (
+        f"{name} returns actions in the action space{label}",
+        lambda: _check_actions(subject, name),
+        code,
     )
     yield (
-        f"act returns the same for the same key{actions}",
+        f"{name} returns the same for the same key{label}",
         lambda: _check_repeatable(subject),
-        algorithm.act,
+        code,
     )
+    if explores:
+        yield (
+            f"{name} explores differently with another key{label}",
+            lambda: _check_explores(subject),
+            code,
+        )
+
+
+def learn_checks(subject: Any, learner: str, label: str) -> Iterator[Check]:
+    """Yield the checks of one update by the function ``learner``."""
+    code = getattr(subject.algorithm, learner)
+    yield f"{learner} keeps shapes and types{label}", lambda: check_shapes_kept(subject), code
     yield (
-        f"act explores differently with another key{actions}",
-        lambda: _check_explores(subject),
-        algorithm.act,
-    )
-    learn = algorithm.learn
-    yield f"learn keeps shapes and types{actions}", lambda: check_shapes_kept(subject), learn
-    yield (
-        f"learn returns the same for the same key{actions}",
+        f"{learner} returns the same for the same key{label}",
         lambda: check_deterministic(subject),
-        learn,
+        code,
     )
-    yield f"learn ignores masked rows{actions}", lambda: check_masked_rows(subject), learn
-    yield (
-        f"learn separates ends from truncations{actions}",
-        lambda: _check_discount_used(subject),
-        learn,
-    )
+    yield f"{learner} draws from its key{label}", lambda: check_key_used(subject), code
+    yield f"{learner} ignores masked rows{label}", lambda: check_masked_rows(subject), code
 
 
-def _check_actions(subject: Subject) -> str:
-    space: Any = ACTION_SPACES[subject.form]
+def _check_actions(subject: Any, name: str) -> str:
     for explore in (True, False):
-        obs = jnp.asarray(random_observations(ROWS, 1))
-        answer = subject.algorithm.act(subject.state, obs, jax.random.key(2), explore)
+        answer, rows = subject.act(2, explore)
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
+            wanted = "(actions, memory, extras)" if name == "recall" else "(actions, extras)"
             raise CheckFailed(
-                f"act returns {shown_value(answer)}", "return (actions, extras), extras a dict"
+                f"{name} returns {shown_value(answer)}", f"return {wanted}, extras a dict"
             )
-        action, wanted = np.asarray(answer[0]), (ROWS, *(space.shape or ()))
-        if action.shape != wanted:
-            raise CheckFailed(
-                f"{ROWS} observations get actions of shape {action.shape}, not {wanted}"
-            )
-        if subject.form == "discrete" and action.dtype.kind not in "iu":
-            raise CheckFailed(f"discrete actions have type {action.dtype}", "return integers")
-        inside = [space.contains(each.astype(space.dtype)) for each in action]
-        if not all(inside) and subject.form == "discrete":
-            raise CheckFailed(
-                f"action {action[np.argmin(inside)]} is none of the {space.n} choices"
-            )
-        if not np.isfinite(action).all():
-            raise CheckFailed("an action is NaN or infinite")
+        parts = zip(space_leaves(subject.spec.action), jax.tree.leaves(answer[0]), strict=True)
+        for (_, space), leaf in parts:
+            _check_action_part(space, np.asarray(leaf), rows)
     return ""
 
 
-def _sample_actions(subject: Subject, key: int, explore: bool) -> np.ndarray:
-    obs = jnp.asarray(random_observations(ROWS, 1))
-    return np.asarray(subject.algorithm.act(subject.state, obs, jax.random.key(key), explore)[0])
+def _check_action_part(space: Any, action: np.ndarray, rows: int) -> None:
+    """Raise CheckFailed unless the actions ``(row, ...)`` have the form of the space. Continuous
+    ones may lie outside: they are clipped."""
+    if action.shape != (rows, *(space.shape or ())):
+        raise CheckFailed(
+            f"{rows} observations get actions of shape {action.shape}, not "
+            f"{(rows, *(space.shape or ()))}"
+        )
+    if isinstance(space, spaces.Box):
+        if not np.isfinite(action).all():
+            raise CheckFailed("an action is NaN or infinite")
+        return
+    if action.dtype.kind not in "iu":
+        raise CheckFailed(f"discrete actions have type {action.dtype}", "return integers")
+    inside = [space.contains(each.astype(space.dtype)) for each in action]
+    if not all(inside):
+        choices = f"the {space.n} choices" if hasattr(space, "n") else f"{space}"
+        raise CheckFailed(f"action {action[np.argmin(inside)]} is none of {choices}")
 
 
-def _check_repeatable(subject: Subject) -> str:
-    if not np.array_equal(_sample_actions(subject, 2, True), _sample_actions(subject, 2, True)):
+def _same_actions(subject: Any, one: int, other: int) -> bool:
+    """Whether exploring with two keys gives the same actions."""
+    first, second = (jax.tree.leaves(subject.act(key, True)[0][0]) for key in (one, other))
+    return all(np.array_equal(x, y) for x, y in zip(first, second, strict=True))
+
+
+def _check_repeatable(subject: Any) -> str:
+    if not _same_actions(subject, 2, 2):
         raise CheckFailed(
             "the same key gives different actions", "draw all random numbers from the key"
         )
     return ""
 
 
-def _check_explores(subject: Subject) -> str:
-    if np.array_equal(_sample_actions(subject, 2, True), _sample_actions(subject, 3, True)):
+def _check_explores(subject: Any) -> str:
+    if _same_actions(subject, 2, 3):
+        rows = subject.act(2, True)[1]
         raise CheckFailed(
-            f"with explore=True two keys give the same actions for {ROWS} observations",
+            f"with explore=True two keys give the same actions for {rows} observations",
             "draw from the key that act is given, such as jax.random.categorical(key, logits)",
         )
     return ""
+
+
+def check_key_used(subject: Any) -> str:
+    """Check that an update that draws random numbers depends on its key."""
+    key = jax.random.key(1)
+    traced = jax.make_jaxpr(subject.learn)(subject.state, subject.batch(), key).jaxpr
+    kept, used = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
+    if used[-1] or not any(name in str(kept) for name in RANDOM_DRAWS):
+        return "" if used[-1] else "it draws none"
+    raise CheckFailed(
+        "it draws random numbers but ignores its key: all updates draw the same ones",
+        "draw from the key that it is given, such as random_keys.fold(key, NAME)",
+    )
 
 
 def check_shapes_kept(subject: Any) -> str:
@@ -191,20 +237,31 @@ def check_masked_rows(subject: Any) -> str:
     return f"{int((~np.asarray(batch.mask)).sum())} of {batch.mask.size} rows"
 
 
-def _check_discount_used(subject: Subject) -> str:
+def check_discount_used(algorithm: Any, subjects: list[Any]) -> str:
     """Check that learning depends on the discount at an episode's last row: 0 at an end, 1 at a
     truncation.
 
-    An algorithm with values bootstraps, so the two must differ.
+    An algorithm that learns values of rewards bootstraps, so the two must differ from one feed at
+    least; without ``value``, or if it learns from no rewards, it need not.
     """
-    if not hasattr(subject.algorithm, "value"):
-        raise NotChecked("it has no value(state, obs), so it may not bootstrap")
+    for subject in subjects:
+        batch = subject.batch()
+        ended, cut = (subject.update(with_final_discount(batch, each)) for each in (0.0, 1.0))
+        if _first_difference(ended, cut) is not None:
+            return ""
+    if not hasattr(algorithm, "value"):
+        return "it learns nothing from the discount, and has no value(state, obs)"
+    if not any(_learns_from_rewards(subject) for subject in subjects):
+        return "it learns from neither rewards nor discounts"
+    raise CheckFailed(
+        "it learns the same whether an episode ended or was truncated",
+        "bootstrap with reward + gamma * batch.discount * value(next_obs); the discount is 0 "
+        "at ends and 1 at truncations",
+    )
+
+
+def _learns_from_rewards(subject: Any) -> bool:
     batch = subject.batch()
-    ended, cut = (subject.update(with_final_discount(batch, each)) for each in (0.0, 1.0))
-    if _first_difference(ended, cut) is None:
-        raise CheckFailed(
-            "it learns the same whether an episode ended or was truncated",
-            "bootstrap with reward + gamma * batch.discount * value(next_obs); the discount is 0 "
-            "at ends and 1 at truncations",
-        )
-    return ""
+    extras = {name: x + 1.0 if name == AGENTS_REWARD else x for name, x in batch.extras.items()}
+    more = Record(**{**vars(batch), "reward": batch.reward + 1.0, "extras": extras})
+    return _first_difference(subject.update(batch), subject.update(more)) is not None

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sterling.algorithms import ALGORITHMS, import_path
+from sterling.commands import train
 from sterling.commands.options import algorithm_options, option_values
 from sterling.lookup import user_imports
+from sterling.system.mistake import Mistake
+
+if TYPE_CHECKING:
+    from sterling.checking import Finding
 
 EXPLAINED = """\
 An algorithm (a name, FILE.py or package.module) is checked in three steps: its form, one update,
-and short runs on probe environments with known answers; the fields of its Config are options. An
-environment (a name, FILE.py:factory or package.module:factory) is played with random actions and
+and short runs on probe environments with known answers; the fields of its Config are options. With
+an ENVIRONMENT or a dataset, named as in `sterling train`, its updates and runs are checked there.
+An environment (a name, FILE.py:factory or package.module:factory) is played with random actions and
 checked against the rules that every environment must follow. Language tasks (a name, FILE.jsonl,
 FILE.jsonl:math, FILE.py or FILE.py:make) are made and judged: right, wrong and odd answers. A check
 that crashes is a finding, and the others go on. Exit code 0 if no check fails, 1 if one does, 2 for
@@ -24,11 +30,19 @@ VERDICT_MARKS = {"holds": "ok", "fails": "WRONG", "not checked": "-"}
 
 def add_options_for(parser: Any, words: Sequence[str]) -> None:
     """Add the options of ``sterling check``, and the settings of the algorithm among ``words``."""
-    parser.usage = "sterling check ALGORITHM|ENVIRONMENT|TASKS [options]"
+    parser.usage = (
+        "sterling check ALGORITHM [ENVIRONMENT|FILE] [options]\n"
+        "       sterling check ENVIRONMENT|TASKS [options]"
+    )
     parser.epilog = EXPLAINED
     add = parser.add_argument
     named = "what to check, for example my_algorithm.py, my_env.py:make or tasks.jsonl:math"
     add("what", metavar="ALGORITHM|ENVIRONMENT|TASKS", help=named)
+    where = "of an algorithm: the environment or dataset to check it on (its file's checked_in, or "
+    add("world", nargs="?", metavar="ENVIRONMENT", help=where + "probes)")
+    add("--data", type=Path, metavar="FILE", help="the dataset, if ENVIRONMENT is not a file")
+    judged = "environment of the dataset's agents (the one that FILE names)"
+    add("--environment", metavar="ENV", help=judged)
     add("--quick", action="store_true", help="use fewer steps, probe environments and tasks")
     example = "an option of the environment, such as max_episode_steps=500; may be repeated"
     add(
@@ -40,6 +54,7 @@ def add_options_for(parser: Any, words: Sequence[str]) -> None:
         help=example,
     )
     algorithm = next((word for word in words if _names_algorithm(word)), None)
+    parser.set_defaults(algorithm_of_fields=algorithm)
     if algorithm is not None:
         about, own = algorithm_options.config_fields(algorithm)
         group = parser.add_argument_group(
@@ -51,16 +66,7 @@ def add_options_for(parser: Any, words: Sequence[str]) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Print each finding as soon as it is made, and at the end how many checks hold."""
-    from sterling.checking import check_algorithm, check_environment, check_tasks
-
-    if _names_tasks(chosen.what):
-        found = check_tasks(chosen.what, quick=chosen.quick)
-    elif _names_algorithm(chosen.what):
-        names = [field.name for field in algorithm_options.config_fields(chosen.what)[1]]
-        own = {name: getattr(chosen, name) for name in names if hasattr(chosen, name)}
-        found = check_algorithm(chosen.what, own, quick=chosen.quick)
-    else:
-        found = check_environment(chosen.what, dict(chosen.env), quick=chosen.quick)
+    found = _findings(chosen)
     whats: dict[str, list[str]] = {verdict: [] for verdict in VERDICT_MARKS}
     for finding in found:
         whats[finding.verdict].append(finding.what)
@@ -71,6 +77,28 @@ def carry_out(chosen: argparse.Namespace) -> int:
     if left:
         print(f"not checked: {'; '.join(left)}")
     return int(bool(fail))
+
+
+def _findings(chosen: argparse.Namespace) -> Iterator[Finding]:
+    """Return the findings about an algorithm, an environment or tasks."""
+    from sterling.checking import check_algorithm, check_environment, check_tasks
+
+    if _names_algorithm(chosen.what) and not _names_tasks(chosen.what):
+        own = train.config_values(chosen)
+        words = argparse.Namespace(**vars(chosen) | {"algorithm": chosen.what})
+        world, data = train.environment_and_log(words)
+        options = {"env_options": dict(chosen.env)} if chosen.env else {}
+        where = {"environment": world, "data": data}
+        return check_algorithm(chosen.what, own, quick=chosen.quick, **where, **options)
+    extra = [word for word in (chosen.world, chosen.data, chosen.environment) if word is not None]
+    if extra:
+        raise Mistake(
+            f"{chosen.what} is no algorithm, so it is checked alone. Leave out {extra[0]}, or give "
+            "the algorithm first: sterling check ALGORITHM ENVIRONMENT."
+        )
+    if _names_tasks(chosen.what):
+        return check_tasks(chosen.what, quick=chosen.quick)
+    return check_environment(chosen.what, dict(chosen.env), quick=chosen.quick)
 
 
 def _finding_text(finding: Any) -> str:

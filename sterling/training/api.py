@@ -158,7 +158,7 @@ def train(
     check_callbacks(callbacks)
     shown = {name: asked.pop(name) for name in OUTPUT_OPTIONS if name in asked}
     out = asked.pop("out", None)
-    settings = _settings(asked)
+    settings = settings_from_arguments(asked)
     check_dump_folder(settings.speech)
     enable_compilation_cache()
     if out is None:
@@ -174,7 +174,7 @@ def train(
             path.rmdir()  # succeeds only if the run could not begin and nothing was written
 
 
-def _settings(asked: dict[str, Any]) -> Settings:
+def settings_from_arguments(asked: dict[str, Any]) -> Settings:
     """Return a run's settings from its arguments by name."""
     algorithm, environment = asked.pop("algorithm"), asked.pop("environment", None)
     phases, data = parse_phases(asked.pop("then", ())), asked.pop("data", None)

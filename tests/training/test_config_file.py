@@ -252,9 +252,9 @@ def test_show_config_refuses_a_run_made_from_a_python_object(tmp_path, capsys):
 )  # fmt: skip
 def test_settings_round_trip_through_yaml_and_json_config_files(given, tmp_path):
     """Without training: presets, options of the environment and every kind of option."""
-    settings = api._settings(train_arguments(None, given))
+    settings = api.settings_from_arguments(train_arguments(None, given))
     plain = json.loads(json.dumps(settings.to_json() | {"versions": {"sterling": "?"}}))
     written = write(tmp_path, config_yaml(plain, "here"))
     recorded = write(tmp_path, json.dumps(plain), "config.json")
     for file in (written, recorded):
-        assert api._settings(train_arguments(file, {})) == settings
+        assert api.settings_from_arguments(train_arguments(file, {})) == settings

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 import sterling
 from sterling import language
 from sterling.language.tokenizer import Tokenizer
-from sterling.training.api import _settings as settings_of
+from sterling.training.api import settings_from_arguments as settings_of
 from sterling.training.language.resolve_language_settings import resolve_language_settings
 from sterling.training.language.text_world import text_world
 from sterling.training.trained_run import run_return_bounds

@@ -1,0 +1,1 @@
+"""What an algorithm is checked on beside the probes: worlds, logs, and logs made for the check."""

@@ -1,0 +1,113 @@
+"""Where an algorithm is checked beside the probes: in a world, on a log, or both."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any
+
+from sterling.lookup import user_imports
+from sterling.needs.feed import FRESH
+from sterling.training.api import settings_from_arguments
+from sterling.training.config.run_arguments import train_arguments
+from sterling.training.config.settings import Settings
+from sterling.training.phases.phase_sequence import (
+    steps_per_iteration,
+    updates_per_iteration,
+    warmup_steps,
+)
+from sterling.types import Mistake
+
+DECLARED = "checked_in"  # an algorithm's dict of arguments of train, with which it is checked
+PLANNED = 40_000  # steps or updates of the run that is begun, for schedules
+SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
+ENVS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """An algorithm with settings, and the world, the log, or both that it is checked on."""
+
+    algorithm: Any  # the word that names it, or the object
+    fields: dict[str, Any]  # of its Config
+    options: dict[str, Any]  # further arguments of ``train``: environment, data...
+    label: str  # what its findings are called, such as "discrete actions"
+
+    @property
+    def budget(self) -> str:
+        """The name of the run's budget: of updates from a log, else of steps."""
+        return "updates" if self.options.get("data") is not None else "steps"
+
+    def arguments(self, budget: int, **more: Any) -> dict[str, Any]:
+        """Return the arguments of ``train`` for a run without evaluations."""
+        usual = {"evaluate_episodes": 0, "preset": False, "algorithm": self.algorithm}
+        return {**usual, **self.options, **self.fields, self.budget: budget, **more}
+
+    def settings(self) -> Settings:
+        """Return the settings of a run of ``PLANNED`` steps or updates."""
+        return settings_from_arguments(train_arguments(None, self.arguments(PLANNED)))
+
+    def objects(self) -> dict[str, Any]:
+        """Return the algorithm and environment that no word names: they are given to ``resume``."""
+        given = {"algorithm": self.algorithm, "environment": self.options.get("environment")}
+        return {k: v for k, v in given.items() if v is not None and not isinstance(v, str)}
+
+    def short_run(self) -> int:
+        """Return the budget of a run of a few iterations."""
+        settings = self.settings()
+        if self.budget == "updates":
+            return int(SHORT_RUN_ITERATIONS * updates_per_iteration(settings))
+        return warmup_steps(settings) + SHORT_RUN_ITERATIONS * steps_per_iteration(settings)
+
+
+def declared_problem(algorithm: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``train`` for checking: those ``given``, and below them those that
+    the algorithm declares as ``checked_in``. Files are looked for beside its own, too."""
+    declared = getattr(algorithm, DECLARED, {})
+    if not isinstance(declared, dict):
+        raise Mistake(
+            f"{DECLARED} is a dict of arguments of sterling.train, such as "
+            f'{{"environment": "CartPole-v1"}}; got {type(declared).__name__}.'
+        )
+    beside = _own_folder(algorithm)
+    found = {name: _file_beside(beside, value) for name, value in declared.items()}
+    return {**found, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _own_folder(algorithm: Any) -> Path | None:
+    try:
+        return Path(inspect.getfile(algorithm)).parent
+    except TypeError:  # an object
+        return None
+
+
+def _file_beside(folder: Path | None, value: Any) -> Any:
+    """Return a relative name of a file (FILE.py:factory, too) as an absolute one, if there is such
+    a file in ``folder``."""
+    if folder is None or not isinstance(value, str):
+        return value
+    file, colon, name = value.partition(":")
+    return f"{folder / file}{colon}{name}" if file and (folder / file).is_file() else value
+
+
+def problem_label(options: dict[str, Any]) -> str:
+    """Return how findings name a problem that was given: "in WORLD", "on LOG"."""
+    world, data = options.get("environment"), options.get("data")
+    words = [] if world is None else [f"in {_short_name(world)}"]
+    if data is not None:
+        words.append(f"on {Path(getattr(data, 'path', None) or str(data)).name}")
+    return " ".join(words)
+
+
+def _short_name(world: Any) -> str:
+    named = world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
+    return user_imports.short_name(named)
+
+
+def small_number_of_envs(needs: Any) -> int:
+    """Return the number of envs to check an algorithm with: one for a single stream, a population's
+    members, else a few."""
+    if needs.members:
+        return int(needs.members)
+    return 1 if needs.has_feed(FRESH) and needs.collect == 1 and not needs.replays else ENVS
