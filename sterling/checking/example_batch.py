@@ -23,9 +23,9 @@ MEMORY_EXTRAS = ("begins",)
 OBS_SPACE = spaces.Box(-10.0, 10.0, (3,), np.float32)
 
 
-def make_spec(form: str, envs: int = ENVS) -> Spec:
+def make_spec(form: str) -> Spec:
     """Return the spec of a made-up problem with ``form`` ("discrete" or "continuous") actions."""
-    return Spec(obs=OBS_SPACE, action=ACTION_SPACES[form], envs=envs, iterations=10)
+    return Spec(obs=OBS_SPACE, action=ACTION_SPACES[form], envs=ENVS, iterations=10)
 
 
 def random_observations(count: int, seed: int) -> Any:

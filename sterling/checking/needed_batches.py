@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -14,29 +13,35 @@ import numpy as np
 from sterling import random_keys
 from sterling.actor import Past
 from sterling.checking.problems.checked_problem import Problem
-from sterling.checking.review_findings import Check, NotChecked
-from sterling.checking.update_checks import act_checks, check_discount_used, learn_checks
+from sterling.checking.review_findings import NotChecked
 from sterling.needs.feed import EPISODES
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
-from sterling.types import Feed, Record
+from sterling.types import Feed, Record, Spec
 
-ROWS = 64  # observations given to ``act``, at most
+ROWS = 64  # observations given to ``act``
 MASKED_EVERY = 5  # rows of a batch, if it has none that are masked
 
 
-class FirstIteration:
-    """A run of the algorithm on its problem, that has just begun, and its first batches."""
+def first_subjects(problem: Problem) -> list[FeedSubject]:
+    """Begin a run on the problem; return each feed's first batch, beside a new state."""
+    settings = problem.settings()
+    run: Any = build_first_phase(settings)
+    try:
+        begun = FirstIteration(run, checked_problem_spec(settings))
+        return [FeedSubject(begun, feed) for feed in run.agent.needs.feeds]
+    finally:
+        run.source.close()
 
-    def __init__(self, problem: Problem):
-        settings = problem.settings()
-        self.spec = checked_problem_spec(settings)
-        self.run: Any = build_first_phase(settings)
-        self.algorithm: Any = self.run.agent.algorithm
-        self.needs: Any = self.run.agent.needs
-        self.state = jax.tree.map(lambda leaf: leaf[0], self.run.agent.state)
-        keys = random_keys.for_seeds(self.run.seeds, "collect", 0)
+
+class FirstIteration:
+    """A run that has just begun, and what its first iteration collected."""
+
+    def __init__(self, run: Any, spec: Spec):
+        self.run, self.spec = run, spec
+        self.state = jax.tree.map(lambda leaf: leaf[0], run.agent.state)
+        keys = random_keys.for_seeds(run.seeds, "collect", 0)
         collect = self._compiled(lambda run, keys: run.source.collect(run.agent, keys)[1])
-        self.draws: Any = collect(self.run, keys)
+        self.draws: Any = collect(run, keys)
 
     def _compiled(self, function: Any) -> Any:
         """Return the function as one program, unless the source acts or reads on the host."""
@@ -60,7 +65,10 @@ class FeedSubject:
     """A new state of an algorithm, and the first batch of one of its feeds."""
 
     def __init__(self, begun: FirstIteration, feed: Feed):
-        self.algorithm, self.spec, self.state = begun.algorithm, begun.spec, begun.state
+        agent = begun.run.agent
+        self.algorithm: Any = agent.algorithm
+        self.spec, self.state = begun.spec, begun.state
+        self.of, self.learner, self.explores = feed.of, feed.learner, _explores(agent.needs)
         self.rollout = feed.whole or feed.length > 0
         self.learn = jax.jit(getattr(self.algorithm, feed.learner))
         self._batch = _with_ends_and_masks(begun.batch(feed), feed)
@@ -78,13 +86,24 @@ class FeedSubject:
     def act(self, key: int, explore: bool) -> tuple[Any, int]:
         """Return what ``act`` (or ``recall``, without its memory) returns for observations of the
         batch, and their number."""
-        axes = self._batch.mask.ndim
-        obs, action = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[axes:])[:ROWS], (self._batch.obs, self._batch.action)
-        )
+        obs, action = self._rows
         choose = partial(_recalled if hasattr(self.algorithm, "recall") else _acted, self.algorithm)
         answer = jax.jit(partial(choose, explore=explore))(self.state, obs, action, key)
         return answer, len(jax.tree.leaves(obs)[0])
+
+    @cached_property
+    def _rows(self) -> tuple[Any, Any]:
+        """Return ``ROWS`` observations and actions of the batch, again and again if it has fewer;
+        of a population, whose rows are episodes, random ones."""
+        batch, axes = self._batch, self._batch.mask.ndim
+        if self.of == EPISODES:
+            rows = [(self.spec.obs.sample(), self.spec.action.sample()) for _ in range(ROWS)]
+            made: tuple[Any, Any] = jax.tree.map(lambda *x: jnp.stack(x), *rows)
+            return made
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), (batch.obs, batch.action))
+        which = jnp.arange(ROWS) % batch.mask.size
+        made = jax.tree.map(lambda x: x[which], flat)
+        return made
 
 
 def _acted(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, explore: bool) -> Any:
@@ -117,23 +136,6 @@ def _with_ends_and_masks(batch: Record, feed: Feed) -> Record:
         middle = len(mask) // 2
         mask[middle, 0], last[middle], last[middle - 1, 0] = False, False, True
     return dataclasses.replace(batch, mask=jnp.asarray(mask), last=jnp.asarray(last & mask))
-
-
-def problem_checks(problem: Problem, begun: FirstIteration) -> Iterator[Check]:
-    """Yield the checks of acting, and of every feed's learner, on a problem."""
-    algorithm, feeds, label = begun.algorithm, begun.needs.feeds, f" ({problem.label})"
-    subjects: list[FeedSubject] = []
-    for feed in feeds:
-        subject = FeedSubject(begun, feed)
-        if not subjects:
-            yield from act_checks(subject, _explores(begun.needs), label)
-        subjects.append(subject)
-        yield from learn_checks(subject, feed.learner, label)
-    yield (
-        f"learn separates ends from truncations{label}",
-        lambda: check_discount_used(algorithm, subjects),
-        getattr(algorithm, feeds[0].learner),
-    )
 
 
 def _explores(needs: Any) -> bool:

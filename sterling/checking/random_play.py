@@ -29,6 +29,7 @@ class Trajectory:
     last: np.ndarray
     mask: np.ndarray
     channels: dict[str, np.ndarray]
+    action: Any = None
     rate: float = 0.0  # environment steps per second, of all copies; the first step, which may
     # compile a program, is left out
 
@@ -106,14 +107,14 @@ def play_until_fault(
         first = _to_numpy(obs)
         hands = [np.random.default_rng([seed, 7]) for seed in seeds]
         for clock in range(steps):
-            action = random_actions(world.spec, _to_numpy(obs), hands)
+            action = _random_actions(world.spec, _to_numpy(obs), hands)
             action = jax.tree.map(jnp.asarray, action) if world.traced else action
             keys = random_keys.for_seeds(numbers, "step", clock + key * 100_000)
             begun = time.perf_counter()
             state, answer = step(state, action, keys)
             obs = answer.obs
             parts = (answer.reward, answer.discount, answer.last, answer.mask, answer.channels)
-            row = _to_numpy((obs, *parts))
+            row = _to_numpy((obs, *parts, action))
             spent += (time.perf_counter() - begun) * (clock > 0)
             if failures := getattr(unwrap_world(world), "failures", []):
                 raise CopyFailed(failures[-1][1])
@@ -126,9 +127,10 @@ def play_until_fault(
 
 
 def _stacked(first: Any, rows: list[Any], spent: float) -> Trajectory:
-    obs, reward, discount, last, mask, channels = jax.tree.map(lambda *x: np.stack(x), *rows)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *rows)
+    obs, reward, discount, last, mask, channels, action = stacked
     rate = (len(rows) - 1) * int(np.prod(reward.shape[1:])) / spent if spent else 0.0
-    return Trajectory(first, obs, reward, discount, last, mask, channels, rate)
+    return Trajectory(first, obs, reward, discount, last, mask, channels, action, rate)
 
 
 def _to_numpy(values: Any) -> Any:
@@ -145,7 +147,7 @@ def _save_and_restore(leaf: Any) -> Any:
     return jnp.asarray(np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape))
 
 
-def random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
+def _random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
     """Draw random actions ``(seed, env, ...)``; only allowed ones if the world has a mask."""
     allowed = obs.get(ACTION_MASK) if isinstance(obs, dict) else None
     rows = [

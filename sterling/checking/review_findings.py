@@ -63,10 +63,11 @@ def section_checks(section: str, prepare: Callable[[], Iterator[Check]]) -> Iter
     try:
         yield from prepare()
     except (Exception, SystemExit) as error:
-        yield section, partial(_fail_section, error), None
+        yield section, partial(fail_section, error), None
 
 
-def _fail_section(error: BaseException) -> str:
+def fail_section(error: BaseException) -> str:
+    """Raise :class:`CheckFailed`: an ``error`` kept the checks of a section from being made."""
     raise CheckFailed(
         f"it raises {describe_error(error)}", "the other checks of this kind were not made"
     )

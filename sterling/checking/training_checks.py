@@ -24,7 +24,7 @@ from sterling.training.api import resume, train
 
 PROBE_KINDS = ("both", "limits", "constant", "observation", "delay", "action", "cut")
 ACTION_PROBES = ("both", "action")  # those that are about actions, too
-NAME_SUFFIXES = {"discrete": "", "continuous": "-continuous"}
+CONTINUOUS = "-continuous"  # ends the names of probes with continuous actions
 PROBE_TOPICS = {  # what each probe is about
     "constant": "the value of one constant reward",
     "observation": "values that depend on observations",
@@ -41,10 +41,15 @@ ACTION_SAMPLES = 1_000  # samples to estimate an exploring policy's mean reward
 class TrainingRuns:
     """Trains one algorithm with small settings, on a problem and on the probes."""
 
-    def __init__(self, problem: Problem, needs: Any, form: str = ""):
-        self.problem, self.fields, self.form = problem, problem.fields, form
+    def __init__(self, problem: Problem, needs: Any):
+        self.problem, self.fields = problem, problem.fields
         self.learner = needs.feeds[0].learner
         self.steps = STEPS["rollouts" if needs.has_feed(FRESH) else "replay"]
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the problem is a probe with continuous actions."""
+        return str(self.problem.options.get("environment")).endswith(CONTINUOUS)
 
     def train_probe(self, world: str, seeds: Any) -> Any:
         """Train on a probe until it should be solved."""
@@ -68,16 +73,15 @@ def comparison_checks(runs: TrainingRuns, algorithm: Any) -> Iterator[Check]:
     )
 
 
-def training_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[Check]:
-    """Yield the checks of whole runs; ``quick`` leaves out most probes."""
+def answer_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[Check]:
+    """Yield the checks of runs on the probes, with the kind of actions that the problem, one of
+    them, has; ``quick`` leaves out most."""
     code = getattr(algorithm, runs.learner)
-    yield from comparison_checks(runs, algorithm)
-    has_values = _has_values(algorithm)
-    for kind in PROBE_KINDS:
-        name = f"{kind}{runs.form}"
+    for kind in (
+        PROBE_KINDS if _has_values(algorithm) else ACTION_PROBES
+    ):  # the others are about values
+        name = kind + CONTINUOUS * runs.continuous
         what = f"it solves probe:{name} ({PROBE_TOPICS[kind]})"
-        if not has_values and kind not in ACTION_PROBES:
-            continue  # they are about values
         if quick and kind != PROBE_KINDS[0]:
             yield what, partial(not_checked, "left out by --quick"), code
         else:
@@ -213,7 +217,7 @@ def _check_near(
         raise CheckFailed(
             f"after {runs.steps} steps its {what} are {shown}; the correct ones are {right}",
             "if it only learns slowly, give other settings (such as --lr 1e-3) and check again"
-            + (wide if runs.form and what == "actions" else ""),
+            + (wide if runs.continuous and what == "actions" else ""),
         )
 
 

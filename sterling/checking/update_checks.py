@@ -32,6 +32,8 @@ RANDOM_DRAWS = ("random_bits", "threefry2x32", "rng_bit_generator")  # JAX's ope
 class Subject:
     """An algorithm, its settings, and a new state of it for one kind of actions."""
 
+    learner, explores = "learn", True
+
     def __init__(self, algorithm: Any, config: Any, form: str):
         self.algorithm, self.config, self.form = algorithm, config, form
         self.needs, self.spec = algorithm.needs(config), make_spec(form)
@@ -53,20 +55,23 @@ class Subject:
         return self.algorithm.act(self.state, obs, jax.random.key(key), explore), ROWS
 
 
-def update_checks(subject: Subject) -> Iterator[Check]:
-    """Yield the checks of ``act`` and ``learn``."""
-    label = f" ({subject.form} actions)"
-    yield from act_checks(subject, True, label)
-    yield from learn_checks(subject, "learn", label)
-    yield (
-        f"learn separates ends from truncations{label}",
-        lambda: check_discount_used(subject.algorithm, [subject]),
-        subject.algorithm.learn,
-    )
+def update_checks(subjects: list[Any], label: str) -> Iterator[Check]:
+    """Yield the checks of ``act`` and of each feed's learner, of which there is one in each of
+    ``subjects``."""
+    for at, subject in enumerate(subjects):
+        if at == 0:
+            yield from act_checks(subject, label)
+        yield from learn_checks(subject, label)
+    if subjects:
+        yield (
+            f"learn separates ends from truncations{label}",
+            lambda: check_discount_used(subjects),
+            getattr(subjects[0].algorithm, subjects[0].learner),
+        )
 
 
-def act_checks(subject: Any, explores: bool, label: str) -> Iterator[Check]:
-    """Yield the checks of ``act``, or ``recall``; ``explores``: two keys give two actions."""
+def act_checks(subject: Any, label: str) -> Iterator[Check]:
+    """Yield the checks of ``act``, or ``recall``."""
     name = "recall" if hasattr(subject.algorithm, "recall") else "act"
     code = getattr(subject.algorithm, name)
     yield (
@@ -79,7 +84,7 @@ def act_checks(subject: Any, explores: bool, label: str) -> Iterator[Check]:
         lambda: _check_repeatable(subject),
         code,
     )
-    if explores:
+    if subject.explores:
         yield (
             f"{name} explores differently with another key{label}",
             lambda: _check_explores(subject),
@@ -87,8 +92,9 @@ def act_checks(subject: Any, explores: bool, label: str) -> Iterator[Check]:
         )
 
 
-def learn_checks(subject: Any, learner: str, label: str) -> Iterator[Check]:
-    """Yield the checks of one update by the function ``learner``."""
+def learn_checks(subject: Any, label: str) -> Iterator[Check]:
+    """Yield the checks of one update."""
+    learner = subject.learner
     code = getattr(subject.algorithm, learner)
     yield f"{learner} keeps shapes and types{label}", lambda: check_shapes_kept(subject), code
     yield (
@@ -163,12 +169,18 @@ def check_key_used(subject: Any) -> str:
     key = jax.random.key(1)
     traced = jax.make_jaxpr(subject.learn)(subject.state, subject.batch(), key).jaxpr
     kept, used = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
-    if used[-1] or not any(name in str(kept) for name in RANDOM_DRAWS):
-        return "" if used[-1] else "it draws none"
+    if not any(name in str(kept) for name in RANDOM_DRAWS):
+        return "it draws none"
+    if any(_is_key(each.aval) for each, read in zip(traced.invars, used, strict=True) if read):
+        return ""
     raise CheckFailed(
         "it draws random numbers but ignores its key: all updates draw the same ones",
         "draw from the key that it is given, such as random_keys.fold(key, NAME)",
     )
+
+
+def _is_key(kind: Any) -> bool:
+    return jax.dtypes.issubdtype(kind.dtype, jax.dtypes.prng_key)
 
 
 def check_shapes_kept(subject: Any) -> str:
@@ -222,8 +234,10 @@ def check_deterministic(subject: Any) -> str:
 
 
 def check_masked_rows(subject: Any) -> str:
-    """Check that masked rows do not change the state."""
+    """Check that masked rows do not change the state; of a batch that has none, all are masked."""
     batch = subject.batch()
+    if batch.mask.all():
+        batch = Record(**{**vars(batch), "mask": jnp.zeros_like(batch.mask)})
     one, other = (
         subject.update(corrupt_masked_rows(batch, garbage, subject.rollout))
         for garbage in (0.0, 50.0)
@@ -237,7 +251,7 @@ def check_masked_rows(subject: Any) -> str:
     return f"{int((~np.asarray(batch.mask)).sum())} of {batch.mask.size} rows"
 
 
-def check_discount_used(algorithm: Any, subjects: list[Any]) -> str:
+def check_discount_used(subjects: list[Any]) -> str:
     """Check that learning depends on the discount at an episode's last row: 0 at an end, 1 at a
     truncation.
 
@@ -249,7 +263,7 @@ def check_discount_used(algorithm: Any, subjects: list[Any]) -> str:
         ended, cut = (subject.update(with_final_discount(batch, each)) for each in (0.0, 1.0))
         if _first_difference(ended, cut) is not None:
             return ""
-    if not hasattr(algorithm, "value"):
+    if not hasattr(subjects[0].algorithm, "value"):
         return "it learns nothing from the discount, and has no value(state, obs)"
     if not any(_learns_from_rewards(subject) for subject in subjects):
         return "it learns from neither rewards nor discounts"
@@ -258,6 +272,15 @@ def check_discount_used(algorithm: Any, subjects: list[Any]) -> str:
         "bootstrap with reward + gamma * batch.discount * value(next_obs); the discount is 0 "
         "at ends and 1 at truncations",
     )
+
+
+def may_learn_from_rewards(subjects: list[Any]) -> bool:
+    """Whether another reward changes an update; True also where updates fail, which their checks
+    say."""
+    try:
+        return not subjects or any(_learns_from_rewards(subject) for subject in subjects)
+    except (Exception, SystemExit):
+        return True
 
 
 def _learns_from_rewards(subject: Any) -> bool:

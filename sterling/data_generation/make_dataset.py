@@ -23,7 +23,8 @@ from sterling.data.dataset import Dataset
 from sterling.data.dataset_metadata import Facts, Source
 from sterling.data.episode_columns import Block, join_blocks
 from sterling.data.formats import check_destination
-from sterling.data_generation import expert_training, policy_rollouts, stored_episodes
+from sterling.data.recording import stored_episodes
+from sterling.data_generation import expert_training, policy_rollouts
 from sterling.data_generation.dataset_order import (
     DatasetOrder,
     Say,

@@ -18,7 +18,8 @@ from sterling.data.dataset import Dataset
 from sterling.data.dataset_metadata import Facts, Source
 from sterling.data.episode_columns import Block, join_blocks
 from sterling.data.formats import check_destination
-from sterling.data_generation import policy_rollouts, stored_episodes
+from sterling.data.recording import stored_episodes
+from sterling.data_generation import policy_rollouts
 from sterling.data_generation.dataset_order import Say, code_commit, derive_seed, say_nothing
 from sterling.data_generation.expert_training import policy_hash
 from sterling.data_generation.policy_rollouts import RandomActor

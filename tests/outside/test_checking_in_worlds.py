@@ -6,13 +6,16 @@ import types
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from sterling.algorithms.goals import gciql
 from sterling.algorithms.multi_agent import ippo
 from sterling.checking import check_algorithm
 from sterling.checking.problems.checked_problem import declared_problem, problem_label
+from sterling.checking.problems.random_log import write_random_log
 from sterling.cli import main
+from sterling.data.dataset import Dataset
 from sterling.types import Mistake
 
 
@@ -82,15 +85,28 @@ def test_check_leaves_no_update_of_teams_and_logs_unchecked(name):
 
 
 def test_arguments_given_for_checking_replace_those_that_the_file_declares(tmp_path):
-    made = types.SimpleNamespace(checked_in={"environment": "CartPole-v1", "data": "random"})
+    declared = {"environment": "CartPole-v1", "env_options": {"max_episode_steps": 9}}
+    made = types.SimpleNamespace(checked_in={**declared, "data": "random", "hindsight": "final"})
     given = {"environment": "Acrobot-v1", "data": None}
-    found = declared_problem(made, given)
-    assert found == {"environment": "Acrobot-v1", "data": "random"}
+    assert declared_problem(made, given) == {"environment": "Acrobot-v1", "hindsight": "final"}
+    assert declared_problem(made, {"data": None}) == made.checked_in
+    with pytest.raises(Mistake, match="options of an environment are given, but no environment"):
+        declared_problem(types.SimpleNamespace(), {"env_options": {"max_episode_steps": 9}})
     assert problem_label({"environment": "Acrobot-v1", "data": tmp_path / "log.npz"}) == (
         "in Acrobot-v1 on log.npz"
     )
     with pytest.raises(Mistake, match="checked_in is a dict of arguments"):
         declared_problem(types.SimpleNamespace(checked_in="CartPole-v1"), given)
+
+
+def test_log_of_random_actions_keeps_successors_ends_and_options(tmp_path):
+    path = write_random_log("probe:delay", {}, tmp_path)
+    log = Dataset(path)
+    first = log[0]
+    assert log.metadata.facts.environment == "probe:delay"
+    np.testing.assert_array_equal(first.reward[:2], [0.0, 1.0])
+    np.testing.assert_array_equal(first.discount[:2], [1.0, 0.0])
+    assert len(first.obs) == len(first.reward) + 1 == 3
 
 
 def test_check_of_an_environment_refuses_a_second_word(capsys):

@@ -10,7 +10,8 @@ import sterling
 from sterling.data import Dataset
 from sterling.data.dataset_metadata import Facts
 from sterling.data.episode_columns import Block
-from sterling.data_generation import expert_training, policy_rollouts, stored_episodes
+from sterling.data.recording import stored_episodes
+from sterling.data_generation import expert_training, policy_rollouts
 from sterling.training.assembly import build_run, run_dataset
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.fields.presets import load_preset

@@ -20,9 +20,10 @@ from sterling.training.phases.phase_sequence import (
 from sterling.types import Mistake
 
 DECLARED = "checked_in"  # an algorithm's dict of arguments of train, with which it is checked
+PLACE = ("environment", "env_options", "data")
 PLANNED = 40_000  # steps or updates of the run that is begun, for schedules
 SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
-ENVS = 4
+ENVS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,22 +64,40 @@ class Problem:
 
 def declared_problem(algorithm: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``train`` for checking: those ``given``, and below them those that
-    the algorithm declares as ``checked_in``. Files are looked for beside its own, too."""
+    the algorithm declares as ``checked_in``, whose world and log a world or log that is given
+    replaces. Files are looked for beside the algorithm's own, too."""
     declared = getattr(algorithm, DECLARED, {})
     if not isinstance(declared, dict):
         raise Mistake(
             f"{DECLARED} is a dict of arguments of sterling.train, such as "
             f'{{"environment": "CartPole-v1"}}; got {type(declared).__name__}.'
         )
+    given = {name: value for name, value in given.items() if value is not None}
+    elsewhere = names_place(given)
     beside = _own_folder(algorithm)
-    found = {name: _file_beside(beside, value) for name, value in declared.items()}
-    return {**found, **{name: value for name, value in given.items() if value is not None}}
+    found = {
+        name: _file_beside(beside, value)
+        for name, value in declared.items()
+        if not (elsewhere and name in PLACE)
+    }
+    found |= given
+    if "env_options" in found and not names_place(found):
+        raise Mistake(
+            "options of an environment are given, but no environment. Name it: sterling check "
+            "ALGORITHM ENVIRONMENT --env KEY=VALUE."
+        )
+    return found
+
+
+def names_place(options: dict[str, Any]) -> bool:
+    """Whether the arguments of ``train`` name a world or a log."""
+    return "environment" in options or "data" in options
 
 
 def _own_folder(algorithm: Any) -> Path | None:
     try:
         return Path(inspect.getfile(algorithm)).parent
-    except TypeError:  # an object
+    except (TypeError, OSError):  # an object, or a class of an interactive session
         return None
 
 
@@ -94,13 +113,14 @@ def _file_beside(folder: Path | None, value: Any) -> Any:
 def problem_label(options: dict[str, Any]) -> str:
     """Return how findings name a problem that was given: "in WORLD", "on LOG"."""
     world, data = options.get("environment"), options.get("data")
-    words = [] if world is None else [f"in {_short_name(world)}"]
+    words = [] if world is None else [f"in {world_name(world)}"]
     if data is not None:
         words.append(f"on {Path(getattr(data, 'path', None) or str(data)).name}")
     return " ".join(words)
 
 
-def _short_name(world: Any) -> str:
+def world_name(world: Any) -> str:
+    """Return the short name of an environment, also of an object or a function."""
     named = world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
     return user_imports.short_name(named)
 

@@ -1,4 +1,4 @@
-"""A small log of random actions in a world of Sterling's, for learners of logs."""
+"""A small log of random actions in a world, for learners of logs."""
 
 from __future__ import annotations
 
@@ -6,76 +6,47 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from sterling import envs, random_keys
-from sterling.checking.random_play import random_actions
+from sterling import envs
+from sterling.checking.problems.checked_problem import world_name
+from sterling.checking.random_play import Trajectory, play_randomly
 from sterling.data.dataset import Dataset
 from sterling.data.dataset_metadata import Facts, Source
-from sterling.data.episode_columns import Arrays, Block
-from sterling.data.space_json import column_spaces
+from sterling.data.recording import stored_episodes
+from sterling.types import Mistake, Record
 
 ENVS, STEPS = 8, 60
+SOURCE = Source("uniformly random actions")
 
 
-def write_random_log(environment: str, folder: Path) -> Path:
-    """Play random actions in a world of Tasks, write the whole episodes to a file in ``folder``,
-    and return its path."""
-    world: Any = envs.make(environment, (0,), ENVS, strategy="map")
+def write_random_log(environment: Any, env_options: dict[str, Any], folder: Path) -> Path:
+    """Play random actions in a world, write the episodes to a file in ``folder``, and return its
+    path. Raises Mistake for a world of several agents."""
+    world: Any = envs.make(environment, (0,), ENVS, strategy="map", **env_options)
     try:
-        rows = _play(world)
+        if world.spec.agents is not None:
+            raise Mistake(
+                f"a log of random actions has one agent, {world_name(environment)} has several. "
+                "Check without data."
+            )
+        rows = _rows_of_one_seed(play_randomly(world, (0,), STEPS, key=0))
     finally:
         world.close()
-    facts = Facts(environment, sources=(Source("uniformly random actions"),))
-    made = Dataset.from_block(_whole_episodes(rows), world.spec.obs, world.spec.action, facts)
-    return made.save(folder / f"{environment.replace(':', '-')}.npz", "npz")
+    block = stored_episodes.rows_to_block(rows, world, rows.mask.size, 0)
+    space = stored_episodes.stored_action_space(world)
+    name = environment if isinstance(environment, str) else ""
+    facts = Facts(name, sources=(SOURCE,), options=env_options)
+    return Dataset.from_block(block, world.spec.obs, space, facts).save(folder / "random.npz")
 
 
-def _play(world: Any) -> dict[str, Any]:
-    """Return every column's values ``(time, env, ...)``, and the ends and masks; there is one more
-    row of observations."""
-    names = {
-        kind: tuple(column_spaces(kind, getattr(world.spec, kind))) for kind in ("obs", "action")
-    }
-    numbers, hands = jnp.zeros(1, jnp.int32), [np.random.default_rng(7)]
-    state, obs = world.reset(random_keys.for_seeds(numbers, "reset", 0))
-    step, rows = jax.jit(world.step), []
-    for clock in range(STEPS):
-        action = random_actions(world.spec, jax.tree.map(np.asarray, obs), hands)
-        state, answer = step(state, action, random_keys.for_seeds(numbers, "step", clock))
-        own = dict(zip(names["obs"], jax.tree.leaves(obs), strict=True))
-        own |= {
-            f"then/{name}": x
-            for name, x in zip(names["obs"], jax.tree.leaves(answer.obs), strict=True)
-        }
-        own |= dict(zip(names["action"], jax.tree.leaves(action), strict=True))
-        own |= {name: getattr(answer, name) for name in ("reward", "discount", "last", "mask")}
-        rows.append({name: np.asarray(x)[0] for name, x in own.items()})
-        obs = answer.obs
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def _whole_episodes(rows: dict[str, Any]) -> Block:
-    """Return the episodes that are over, env after env."""
-    last, mask = rows.pop("last"), rows.pop("mask")
-    parts: list[Arrays] = []
-    for env in range(last.shape[1]):
-        begin: Any = 0
-        for end in np.flatnonzero(last[:, env]):
-            steps = begin + np.flatnonzero(mask[begin : end + 1, env])
-            parts.append(_episode({name: x[steps, env] for name, x in rows.items()}))
-            begin = end + 1
-    lengths = np.array([len(each["reward"]) for each in parts], np.int64)
-    joined = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
-    return Block(joined, lengths, np.zeros(len(lengths), np.int32))
-
-
-def _episode(rows: Arrays) -> Arrays:
-    """Return an episode's columns: its observations end with the last step's successor."""
-    made = {name: x for name, x in rows.items() if not name.startswith("then/")}
-    for name in rows:
-        if name.startswith("then/"):
-            own = name.removeprefix("then/")
-            made[own] = np.concatenate([rows[own], rows[name][-1:]])
+def _rows_of_one_seed(played: Trajectory) -> Record:
+    """Return what was played as rows ``(time, env, ...)``."""
+    before = jax.tree.map(
+        lambda first, then: np.concatenate([first[None], then[:-1]]), played.first, played.obs
+    )
+    parts = {name: getattr(played, name) for name in ("action", "reward", "discount")}
+    parts |= {"obs": before, "next_obs": played.obs, "last": played.last, "mask": played.mask}
+    rows = Record(**parts)
+    made: Record = jax.tree.map(lambda x: x[:, 0], rows)
     return made
