@@ -285,6 +285,8 @@ def may_learn_from_rewards(subjects: list[Any]) -> bool:
 
 def _learns_from_rewards(subject: Any) -> bool:
     batch = subject.batch()
-    extras = {name: x + 1.0 if name == AGENTS_REWARD else x for name, x in batch.extras.items()}
-    more = Record(**{**vars(batch), "reward": batch.reward + 1.0, "extras": extras})
-    return _first_difference(subject.update(batch), subject.update(more)) is not None
+    extras = {
+        name: 1.0 - 2.0 * x if name == AGENTS_REWARD else x for name, x in batch.extras.items()
+    }
+    other = Record(**{**vars(batch), "reward": 1.0 - 2.0 * batch.reward, "extras": extras})
+    return _first_difference(subject.update(batch), subject.update(other)) is not None
