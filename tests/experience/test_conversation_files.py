@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sterling.experience.language.answer_pairs import PairSource, PreferencePair, read_pairs
-from sterling.experience.language.conversation_files import read_conversations
+from sterling.experience.language.conversation_files import read_comparisons, read_conversations
 from sterling.experience.language.imitated_texts import read_demonstrations
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.scene import Message
@@ -199,3 +199,12 @@ def test_conversation_file_in_place_of_questions_is_told_to_be_texts(tmp_path):
     path = write(tmp_path, {"messages": [user("hi"), assistant("hello")]})
     with pytest.raises(Mistake, match="no questions: give them as --texts FILE"):
         JsonlTasks(path)
+
+
+@pytest.mark.parametrize("read", [read_conversations, read_comparisons])
+def test_column_of_tools_is_refused_with_its_record(tmp_path, read):
+    record = {"prompt": "a", "response": "b", "chosen": "b", "rejected": "c"}
+    lines = [record, {**record, "tools": [{"name": "calc"}]}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(Mistake, match="record 2: the column 'tools' is not read"):
+        read(tmp_path / "t.jsonl")

@@ -163,6 +163,10 @@ def _prompt(record: dict[str, Any], place: str) -> Messages:
 
 
 def _system(record: dict[str, Any], place: str) -> Messages:
+    if record.get("tools"):
+        raise Mistake(
+            f"{place}: the column 'tools' is not read; describe the tools in the system message"
+        )
     system = record.get("system", "")
     if not isinstance(system, str):
         raise Mistake(f"{place}: 'system' must be a text")
