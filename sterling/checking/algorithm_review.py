@@ -164,7 +164,7 @@ def _problem_checks(
     first batches may be made up. Raises Mistake if the algorithm refuses the problem in words."""
     with tempfile.TemporaryDirectory() as folder:
         options = complete_problem(options, named.needs, Path(folder))
-        problem = Problem(named.word, named.fields, options, label)
+        problem = Problem(named.word, named.fields, options, label, named.needs.beside_log)
         subjects: list[Any] = []
         try:
             subjects = _begin(named, problem, form)
@@ -201,7 +201,7 @@ def _has_simple_batches(needs: Any) -> bool:
     Such batches are made by hand, with ends and truncations; others are drawn from a run.
     """
     feed = needs.feeds[0]
-    if needs.keep or needs.adapt or (needs.has_feed(FRESH) and needs.collect == 1):
+    if needs.keep or needs.adapt or feed.beside or (needs.has_feed(FRESH) and needs.collect == 1):
         return False
     return len(needs.feeds) == 1 and feed.of in (FRESH, REPLAY) and not (feed.length or feed.name)
 

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import random_keys
+from sterling.experience.beside_rows import STEPS
 from sterling.needs.feed import FRESH, Feed
 from sterling.types import Record, Spec
 
@@ -19,7 +20,7 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
 }
 # what rows say of the actor's memory, also where they are masked
-MEMORY_EXTRAS = ("begins",)
+MEMORY_EXTRAS = ("begins", STEPS)
 OBS_SPACE = spaces.Box(-10.0, 10.0, (3,), np.float32)
 
 
@@ -80,6 +81,11 @@ def corrupt_masked_rows(batch: Record, noise: float, rollout: bool) -> Record:
     changed = {name: jax.tree.map(corrupt, getattr(batch, name)) for name in names}
     own = {name: x for name, x in batch.extras.items() if name not in MEMORY_EXTRAS}
     changed["extras"] = {**batch.extras, **jax.tree.map(corrupt, own)}
+    changed["beside"] = {
+        # a later row that is masked is a final observation, which may be learned from
+        name: corrupt_masked_rows(each, noise, rollout=STEPS in each.extras)
+        for name, each in batch.beside.items()
+    }
     return Record(**{**vars(batch), **changed})
 
 

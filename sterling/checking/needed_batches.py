@@ -14,7 +14,8 @@ from sterling import random_keys
 from sterling.actor import Past
 from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import NotChecked
-from sterling.needs.feed import EPISODES
+from sterling.experience.beside_rows import STEPS
+from sterling.needs.feed import EPISODES, PAD
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
 from sterling.types import Feed, Record, Spec
 
@@ -125,17 +126,26 @@ def _with_ends_and_masks(batch: Record, feed: Feed) -> Record:
     has none: single rows anywhere, a rollout's where an episode has just ended, and the first rows
     of a padded sequence."""
     mask, last = np.array(batch.mask), np.array(batch.last)
-    if not mask.all() and (last & mask).any():
+    if not mask.all() and (last & mask).any() and not batch.beside:
         return batch
     if mask.ndim == 1:
         mask[::MASKED_EVERY] = False
         last[1::MASKED_EVERY] = True
-    elif feed.padded:
+    elif feed.edge == PAD:
         mask[::2, : mask.shape[1] // 2] = False
     elif feed.whole and len(mask) > 1:
         middle = len(mask) // 2
         mask[middle, 0], last[middle], last[middle - 1, 0] = False, False, True
-    return dataclasses.replace(batch, mask=jnp.asarray(mask), last=jnp.asarray(last & mask))
+    beside = {name: _with_masks(each) for name, each in batch.beside.items()}
+    found = dataclasses.replace(batch, mask=jnp.asarray(mask), last=jnp.asarray(last & mask))
+    return dataclasses.replace(found, beside=beside)
+
+
+def _with_masks(rows: Record) -> Record:
+    """Return rows beside a batch with some masked, if they are not tied to the batch's rows."""
+    mask = np.array(rows.mask)
+    mask[::MASKED_EVERY] &= STEPS in rows.extras
+    return dataclasses.replace(rows, mask=jnp.asarray(mask))
 
 
 def _explores(needs: Any) -> bool:

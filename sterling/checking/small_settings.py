@@ -9,6 +9,8 @@ SMALL_VALUES: dict[str, Any] = {
     **{"gamma": 0.8, "gae_lambda": 0.9, "length": 16, "minibatch": 64, "epochs": 4, "batch": 64},
     **{"collect": 1, "learn": 1, "capacity": 4_000, "warmup": 400, "target_period": 25},
     **{"limit": 16},  # steps of a population's episodes
+    **{"model_updates": 20, "model_batch": 64, "model_width": 16, "branches": 8, "kept": 2_000},
+    **{"reward_updates": 20, "reward_batch": 32, "reward_width": 16},
     **{"exploration_fraction": 0.5, "exploration_final": 0.1, "alpha": 0.01, "tune_alpha": False},
     **{"normalise_obs": False, "normalise_reward": False, "entropy_coef": 0.0, "log_std": -0.5},
 }

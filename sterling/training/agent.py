@@ -19,6 +19,7 @@ from sterling.actor import Past
 from sterling.algorithms.user_algorithm import short_name
 from sterling.equations.soft_values import MIN_ALPHA
 from sterling.experience.batch_draws import Draws
+from sterling.needs.feed import DREAM
 from sterling.nets.encoding.encoder_description import check_choice_is_used
 from sterling.seed_axis import over_seeds, over_seeds_in_place
 from sterling.training.blinded_algorithm import hide_unseen
@@ -31,6 +32,7 @@ from sterling.training.updates import FeedUpdates, StateAndHeard, check_metrics,
 from sterling.types import (
     Action,
     Algorithm,
+    AnyNeeds,
     Mistake,
     Obs,
     Record,
@@ -222,6 +224,16 @@ def check_several_agents(name: str, algorithm: Any, spec: Spec) -> None:
         )
 
 
+def check_imagines_what_it_sees(name: str, needs: AnyNeeds, spec: Spec) -> None:
+    """Raise :class:`Mistake` if the algorithm rolls out a model of observations of which some
+    entries are hidden from it."""
+    if spec.unseen and needs.has_feed(DREAM):
+        raise Mistake(
+            f"{name} rolls out a model of what its policy observes, and {', '.join(spec.unseen)} "
+            "only critics see. Use sac."
+        )
+
+
 def create_agent(
     settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
 ) -> Agent:
@@ -237,6 +249,7 @@ def create_agent(
         )
 
     check_several_agents(settings.algorithm, algorithm, spec)
+    check_imagines_what_it_sees(settings.title, algorithm.needs(settings.config), spec)
     check_network_memory(settings)
     shapes = jax.eval_shape(create, seeds, own).state
     check_agent_memory(settings, shapes)

@@ -34,11 +34,13 @@ class Problem:
     fields: dict[str, Any]  # of its Config
     options: dict[str, Any]  # further arguments of ``train``: environment, data...
     label: str  # what its findings are called, such as "discrete actions"
+    beside_log: bool = False  # whether the log's rows only stand beside those of the world
 
     @property
     def budget(self) -> str:
         """The name of the run's budget: of updates from a log, else of steps."""
-        return "updates" if self.options.get("data") is not None else "steps"
+        logged = self.options.get("data") is not None and not self.beside_log
+        return "updates" if logged else "steps"
 
     def arguments(self, budget: int, **more: Any) -> dict[str, Any]:
         """Return the arguments of ``train`` for a run without evaluations."""

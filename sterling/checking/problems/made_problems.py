@@ -8,6 +8,7 @@ from typing import Any
 from sterling.checking.problems.checked_problem import small_number_of_envs
 from sterling.checking.problems.random_log import write_random_log
 from sterling.needs.feed import TEACHER_ACTION
+from sterling.needs.goal_rows import draws_goals
 from sterling.training.api import train
 
 RANDOM_LOG = "random"  # the word for a log of random actions
@@ -31,7 +32,7 @@ def made_problems(algorithm: Any, needs: Any) -> dict[str, dict[str, Any]]:
         kind = "team"
     elif hasattr(algorithm.Config, "cost_limit"):
         kind = "costs"
-    elif any(feed.goals for feed in needs.feeds):
+    elif draws_goals(needs):
         kind = "goals"
     discrete, continuous = WORLDS[kind]
     return {"discrete": {"environment": discrete}, "continuous": {"environment": continuous}}
@@ -48,9 +49,10 @@ def complete_problem(options: dict[str, Any], needs: Any, folder: Path) -> dict[
     teacher that the algorithm needs."""
     made = dict(options)
     world = {"environment": made.get("environment"), "env_options": made.get("env_options", {})}
-    if str(made.get("data")) == RANDOM_LOG or (needs.only_from_logs and "data" not in made):
+    lacks = "data" not in made and (needs.only_from_logs or needs.beside_log)
+    if str(made.get("data")) == RANDOM_LOG or lacks:
         made["data"] = write_random_log(**world, folder=folder)
-    if "data" not in made:
+    if "data" not in made or needs.beside_log:
         made.setdefault("envs", small_number_of_envs(needs))
     if TEACHER_ACTION in needs.keep and "teacher" not in made:
         made["teacher"] = folder / "teacher"

@@ -31,7 +31,7 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.needs.feed import DREAM, EPISODES, LABELS
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.critic_only_obs import with_critic_obs
-from sterling.system.terminal_messages import checks_passed
+from sterling.system.terminal_messages import checks_passed, print_notice
 from sterling.training.agent import Agent, create_agent
 from sterling.training.assembly import build_sources, run_dataset
 from sterling.training.assembly.guide_policy import guided_rollout
@@ -96,6 +96,8 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]],
     needs, sampling = algorithm.needs(settings.config), settings.data.sampling
     spec = checked_problem_spec(settings)
     dataset = run_dataset.read_log_in_world(settings.data)  # in the spaces of that problem
+    if any(feed.priority for feed in needs.feeds):
+        print_notice(f"{settings.title} draws rows of a log by --sampling, not by their priority")
 
     def create(seeds: Int[Array, "seed"]) -> Source:  # new arrays for each run: it donates them
         log = DatasetSource.create(dataset, needs_without_dreams(needs), sampling)

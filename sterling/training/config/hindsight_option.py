@@ -16,7 +16,7 @@ from typing import Any
 from sterling.experience.replay.hindsight_replay import KINDS, SHARE, Hindsight
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.experience.replay.window_relabelling import Relabeller
-from sterling.needs.feed import REPLAY
+from sterling.needs.feed import DREAM, REPLAY
 from sterling.needs.goal_rows import draws_goals
 from sterling.types import AnyNeeds, Mistake, World
 
@@ -30,6 +30,9 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
     if draws_goals(needs):
         raise Mistake(f"hindsight draws goals for learners that draw none, and {name} does. "
                       "Leave out hindsight.")  # fmt: skip
+    if needs.has_feed(DREAM):
+        raise Mistake(f"hindsight does not change the goals of model rollouts, from which {name} "
+                      "learns. Leave out hindsight.")  # fmt: skip
     if not needs.has_feed(REPLAY) or needs.only_from_logs:
         raise Mistake(f"hindsight needs a replay buffer, and {name} has none. Use dqn, sac or td3.")
     if logged:

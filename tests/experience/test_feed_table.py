@@ -1,0 +1,102 @@
+"""Every kind of feed, store and option works together, or is refused in one line: one table."""
+
+import re
+
+import numpy as np
+import pytest
+from feed_learner import FeedLearner
+
+import sterling
+from sterling.data import device_dataset
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
+from sterling.types import Anywhere, Beside, Dreams, Feed, Later, Mistake
+
+EXPERT = (Beside("expert", Anywhere(6), of="log"),)
+FEEDS = {
+    "rows": Feed(batch=8),
+    "n-step": Feed(batch=8, n_step=3, gamma=0.9),
+    "crossing": Feed(batch=8, length=3),
+    "masked": Feed(batch=8, length=3, edge="mask"),
+    "padded": Feed(batch=8, length=3, edge="pad"),
+    "priority": Feed(batch=8, priority=0.6),
+    "later": Feed(batch=8, beside=(Beside("goal", Later(share=(0.2, 0.5, 0.3))),)),
+    "anywhere": Feed(batch=8, beside=(Beside("more", Anywhere(6)),)),
+    "expert": Feed(batch=8, beside=EXPERT),
+    "added": Feed(batch=8, add=("next_action", "place", "one_step")),
+    "to go": Feed(batch=8, monte_carlo=0.9),
+    "dreams": Feed("dream", batch=8, dreams=Dreams(4, 2, 32, 0.5)),
+    "rollout": Feed("fresh"),
+    "rollout and expert": Feed("fresh", beside=EXPERT),
+}
+WORLDS = {"hidden": "probe:hidden", "hindsight": "flip:4"}
+OPTIONS = {
+    "none": {},
+    "augment": {"augment": "gaussian:0.01"},
+    "hidden": {},
+    "hindsight": {"hindsight": "future"},
+    "stack": {"env_options": {"stack": 2}},
+}
+STORES = ("replay", "log", "file", "mixture")
+REFUSED = (  # feeds, stores, options (* for all), and what is said; the first that fits
+    ("expert, rollout and expert", "replay", "*", "give data=FILE"),
+    ("rollout", "log, file, mixture", "*", "learns only from its own experience"),
+    ("rollout and expert", "log, file", "*", "Give steps=N and no updates"),
+    ("dreams", "mixture", "*", "from one store of rows"),
+    ("rollout, rollout and expert", "*", "augment", "which learns from rollouts"),
+    ("dreams", "*", "hidden", "which its policy does not|only critics see"),
+    ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
+    ("later", "*", "hindsight", "hindsight draws goals"),
+    ("rollout, rollout and expert", "*", "hindsight", "hindsight needs a replay buffer"),
+    ("expert", "mixture", "hindsight", ""),
+    ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
+    ("anywhere", "replay", "hindsight", "keep theirs"),
+    ("crossing, masked, padded", "replay", "hindsight", "learns from sequences"),
+)
+
+
+def refusal(*cell):
+    """What is said of a feed, a store and an option; "" if they work together."""
+    for *names, said in REFUSED:
+        if all(n == "*" or c in n.split(", ") for n, c in zip(names, cell, strict=True)):
+            return said
+    return ""
+
+
+@pytest.fixture(name="logs", scope="module")
+def _logs(tmp_path_factory):
+    """A function that returns a log of random actions for an option."""
+    made = {}
+
+    def log(option):
+        if option not in made:
+            more = OPTIONS[option].get("env_options", {})
+            order = DatasetOrder(WORLDS.get(option, "CartPole-v1"), "random", 400, env_options=more)
+            made[option] = make_dataset(order, tmp_path_factory.mktemp("log") / option)
+        return made[option]
+
+    return log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("store", STORES)
+def test_feeds_of_a_store_work_with_an_option_or_are_refused_in_one_line(
+    store, option, logs, monkeypatch
+):
+    if store == "file":  # as if it were larger than memory
+        monkeypatch.setattr(device_dataset, "_device_budget", lambda device: 0)
+    how = {"evaluate_episodes": 0, "quiet": True, "seeds": 2, **OPTIONS[option]}
+    how |= {"updates": 2} if store in ("log", "file") else {"steps": 128, "envs": 4}
+    how |= {} if store == "replay" else {"data": logs(option)}
+    wrong = {}
+    for name, feed in FEEDS.items():
+        expected = refusal(name, store, option)
+        try:
+            run = sterling.train(FeedLearner(feed), WORLDS.get(option, "CartPole-v1"), **how)
+            said = "" if np.all(np.asarray(run.agent.state.updates) > 0) else "no update"
+        except Mistake as mistake:
+            said = str(mistake)
+        if bool(said) != bool(expected) or not re.search(expected, said) or "\n" in said:
+            wrong[name] = said or "it works"
+    assert not wrong
