@@ -254,8 +254,7 @@ def load(
 
 
 def _agent_template(settings: Settings, stopped: dict[str, Any] | None) -> Agent:
-    """Return the agents' shapes, as a template for loading; ``stopped``: of the result, if the run
-    stopped early."""
+    """Return the agents' shapes, for loading; ``stopped``: of the result of a stopped run."""
     if settings.speech is None:
         spec = _agent_spec(settings)
 
