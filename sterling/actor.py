@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -14,7 +15,7 @@ class Past(eqx.Module):
     """An actor's memory, and the action, reward and discount of the previous step.
 
     Leaves begin with the axes of ``first``. Where ``first`` is True, the episode has just begun:
-    the memory is a new one, ``action`` and ``reward`` are 0 and ``discount`` is 1.
+    the memory is a new one, ``action``, ``reward`` and ``channels`` are 0 and ``discount`` is 1.
     """
 
     memory: PyTree
@@ -22,6 +23,7 @@ class Past(eqx.Module):
     reward: Float[Array, "..."]
     discount: Float[Array, "..."]
     first: Bool[Array, "..."]
+    channels: dict[str, Array] = dataclasses.field(default_factory=dict)  # of that step
 
 
 @runtime_checkable

@@ -13,27 +13,29 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from gymnasium.spaces import Space
+from jax.interpreters import partial_eval
 from jaxtyping import Array, Key, PyTree
 
 from sterling.actor import Actor, MemorylessActor, Past, RecurrentActor
 from sterling.envs.traced_world import tree_where
 from sterling.nets.action_heads import Actions
-from sterling.types import Action, AnyArray, Obs, Step
+from sterling.types import Action, AnyArray, Obs, Spec, Step
 
 
 def initial_past(
-    actor: Actor, space: Space[Any], shape: tuple[int, int], keys: Key[Array, "seed"]
+    actor: Actor, spec: Spec, shape: tuple[int, int], keys: Key[Array, "seed"]
 ) -> Past | None:
     """Return the past before the first step, or None if ``actor`` has no memory.
 
-    ``shape`` is (seeds, environments per seed); ``space`` is the action space.
+    ``shape`` is (seeds, environments per seed); ``spec`` is the world's, with its action space and
+    channels.
     """
     memory = initial_memory(actor, shape[1], keys)
     if memory is None:
         return None
-    action = Actions.from_space(space).nothing(shape)
-    return Past(memory, action, jnp.zeros(shape), jnp.ones(shape), jnp.ones(shape, bool))
+    action = Actions.from_space(spec.action).nothing(shape)
+    none = {name: jnp.zeros((*shape, *each.shape)) for name, each in spec.channels.items()}
+    return Past(memory, action, jnp.zeros(shape), jnp.ones(shape), jnp.ones(shape, bool), none)
 
 
 def initial_memory(actor: Actor, envs: int, keys: Key[Array, "seed"]) -> PyTree:
@@ -75,11 +77,21 @@ def next_past(
     first = ~jnp.asarray(step.mask)
     nothing = jax.tree.map(jnp.zeros_like, action)
     zeros, begun = jnp.zeros(first.shape), initial_memory(actor, first.shape[1], keys)
-    fresh = Past(begun, nothing, zeros, zeros + 1.0, first)
-    now = Past(
-        memory, action, _as_finite_float(step.reward), _as_finite_float(step.discount), first
-    )
-    return tree_where(first, fresh, now)
+    told = {name: _as_finite_float(x) for name, x in step.channels.items()}
+    fresh = Past(begun, nothing, zeros, zeros + 1.0, first, jax.tree.map(jnp.zeros_like, told))
+    answer = _as_finite_float(step.reward), _as_finite_float(step.discount)
+    return tree_where(first, fresh, Past(memory, action, *answer, first, told))
+
+
+def read_channels(actor: Actor, past: Past, obs: Obs, keys: Key[Array, "seed"]) -> tuple[str, ...]:
+    """Return the names of the channels of the previous step that the actor acts by."""
+
+    def chosen(channels: dict[str, Array]) -> Any:
+        return choose(actor, dataclasses.replace(past, channels=channels), obs, keys, False)[:2]
+
+    traced = jax.make_jaxpr(chosen)(past.channels).jaxpr
+    _, used = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
+    return tuple(name for name, read in zip(sorted(past.channels), used, strict=True) if read)
 
 
 def _as_finite_float(x: AnyArray) -> Array:

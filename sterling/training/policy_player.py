@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,6 +24,7 @@ from sterling.envs.hosted.shared_memory import (
     space_leaves,
 )
 from sterling.experience import acting
+from sterling.experience.channels_read import all_channels, channels_read
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.problem import critic_only_obs
 from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
@@ -80,8 +82,9 @@ class Player:
 
     def _set_agent(self, agent: Agent) -> None:
         """Act with an agent of one seed from now on, from the start of an episode."""
+        self._agent = agent
         self._actor = SingleSeedActor(agent, self._seed, self._explore)
-        past = acting.initial_past(agent, self._spec.action, (1, 1), self._keys(0))
+        past = acting.initial_past(agent, self._spec, (1, 1), self._keys(0))
         self._kept = self._actor.remember(past)
         self._memory: Any = None  # the memory after the last action
         self._done: Any = None  # the last action
@@ -149,12 +152,20 @@ class Player:
         self._done = action
         return np.asarray(action)[0]
 
-    def notice(self, reward: float, last: bool) -> None:
-        """Pass on the reward of the last action; ``last``: the episode has ended."""
-        if self._memory is not None:
-            asked = next(self._run.asked)
-            answer = float(reward), bool(last), asked
-            self._kept = self._actor.follow(self._memory, self._done, *answer)
+    def notice(self, reward: float, last: bool, channels: Mapping[str, Any] | None = None) -> None:
+        """Pass on the reward of the last action; ``last``: the episode has ended; ``channels``:
+        what else the world reported, by name, for agents that act by it."""
+        if self._memory is None:
+            return
+        every = all_channels(self._spec, self._reads, channels or {}, self._run.settings.title)
+        answer = float(reward), bool(last), every
+        asked = next(self._run.asked)
+        self._kept = self._actor.follow(self._memory, self._done, answer, asked)
+
+    @functools.cached_property
+    def _reads(self) -> tuple[str, ...]:
+        """The channels that the agent acts by."""
+        return channels_read(self._agent, self._spec)
 
     def adapt(self, world: World, levels: Key[Array, "seed"]) -> None:
         """Adapt the agent to a level and act with it from now on; no-op if it does not adapt.

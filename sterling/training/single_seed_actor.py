@@ -47,9 +47,10 @@ class SingleSeedActor:
         action, memory = self._choose(self._own, past, obs, counter, past_form=self._past_form)
         return action, memory
 
-    def follow(self, memory: PyTree, action: Any, reward: float, last: bool, counter: int) -> Any:
-        """Return the past for the next step, given the environment's answer."""
-        return self._follow(self._own, memory, action, (reward, last), counter)
+    def follow(self, memory: PyTree, action: Any, answer: tuple[Any, ...], counter: int) -> Any:
+        """Return the past for the next step, given the environment's answer: the reward, whether
+        the episode has ended, and the channels by name ``(1, 1, ...)``."""
+        return self._follow(self._own, memory, action, answer, counter)
 
 
 @functools.lru_cache(maxsize=MAX_PROGRAMS)
@@ -68,12 +69,13 @@ def _programs(form: Any, explore: bool) -> tuple[Any, Any]:
 
     @jax.jit
     def follow(own: Any, memory: Any, action: Any, answer: Any, counter: Any) -> Any:
-        (leaves, seed), (reward, last), shape = own, answer, (1, 1)
+        (leaves, seed), (reward, last, channels), shape = own, answer, (1, 1)
         agent = jax.tree.unflatten(form, leaves)
         keys = random_keys.for_seeds(seed, "policy-memory", counter)
         rewards = jnp.full(shape, reward, jnp.float32)
         going_on = ~jnp.full(shape, last, bool)
-        step = Step(None, rewards, jnp.ones(shape), jnp.zeros(shape, bool), going_on)
+        ones, never = jnp.ones(shape), jnp.zeros(shape, bool)
+        step = Step(None, rewards, ones, never, going_on, channels=channels)
         return tuple(jax.tree.leaves(acting.next_past(agent, memory, action, step, keys)))
 
     return choose, follow

@@ -287,7 +287,8 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
         mean = np.float64(start.seen.mean[0]) + np.float64(start.seen.remainder[0])
         seen = {"count": start.seen.count, "mean": mean}
         start = types.SimpleNamespace(**seen, squares=start.seen.squares[0])
-    rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}
+    begun = {} if start is None else {k: x for k, x in vars(start).items() if k != "channels"}
+    rows |= {f"start_{name}": x for name, x in begun.items()}
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
         if isinstance(rows[name], dict):
             seen = rows[name]

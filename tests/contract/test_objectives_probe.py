@@ -34,7 +34,7 @@ def values(run, world, obs):
     """What each seed expects of observations in which an episode begins, ``(seed, row)``."""
     algorithm, state, rows = run.agent.algorithm, run.agent.state, len(obs["preference"])
     start = jax.random.split(jax.random.key(0), 2)
-    past = acting.initial_past(run.agent, make_objectives_probe(world).action, (2, rows), start)
+    past = acting.initial_past(run.agent, run.world().spec, (2, rows), start)
     if past is None:
         return jax.vmap(lambda state: algorithm.value(state, obs))(state)
     return jax.vmap(algorithm.value, in_axes=(0, 0, None, 0))(state, past, obs, start)

@@ -30,6 +30,7 @@ from sterling.deploy.graph.policy_graph import (
 )
 from sterling.deploy.graph.sampled_reference import Drawn, evaluate_with_draws
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
+from sterling.experience.channels_read import check_reads_no_channels
 from sterling.lookup.user_imports import describe_error
 from sterling.nets.action_heads import Actions
 from sterling.problem import critic_only_obs
@@ -68,8 +69,9 @@ class _Tracer:
         self.builder = GraphBuilder()
         self.batch = batch or jax_export.symbolic_shape(BATCH)[0]
         self.inputs: list[Port] = []
-        recurrent = hasattr(self.algorithm, "memory")
-        self.initial = self._initial_past() if recurrent else None
+        self.initial = self._initial_past() if hasattr(self.algorithm, "memory") else None
+        own = jax.tree.map(lambda x: x[at : at + 1], run.agent)
+        check_reads_no_channels(own, self.world.spec, run.settings.algorithm)
 
     def traced(self, obs: Any) -> Any:
         """Return the jaxpr of (observation, key[, reward, state...]) -> (action[, memory]), without
@@ -143,7 +145,13 @@ class _Tracer:
         """Return the past before an episode's first step, for a batch of one."""
         memory = self.algorithm.memory(self.state, 1, jax.random.key(0))
         action = Actions.from_space(self.world.spec.action).nothing((1,))
-        return Past(memory, action, jnp.zeros(1), jnp.ones(1), jnp.ones(1, bool))
+        first = jnp.ones(1, bool)
+        return Past(memory, action, jnp.zeros(1), jnp.ones(1), first, self._none(first))
+
+    def _none(self, first: Any) -> dict[str, Any]:
+        """Return the channels of a world that reports nothing; no policy here acts by them."""
+        channels = self.world.spec.channels
+        return {name: jnp.zeros((*first.shape, *x.shape)) for name, x in channels.items()}
 
     def _recall(self, obs: Any, initial: Past) -> Any:
         """Trace one step with a memory: (observation, key, reward, what is kept) -> (action,
@@ -152,7 +160,7 @@ class _Tracer:
 
         def recall(obs: Any, key: Any, reward: Any, *kept: Any) -> Any:
             memory, action, first = jax.tree.unflatten(form, kept)
-            past = Past(memory, action, reward, jnp.ones_like(reward), first)
+            past = Past(memory, action, reward, jnp.ones_like(reward), first, self._none(first))
             made, after, _ = self.algorithm.recall(self.state, past, obs, key, explore=self.sample)
             return made, after
 

@@ -18,6 +18,7 @@ from sterling.actor import Past
 from sterling.deploy.graph.world_conversion import env_action_space, env_obs_space
 from sterling.envs.hosted.shared_memory import arrange_leaves, cast_observations, space_leaves
 from sterling.experience import acting
+from sterling.experience.channels_read import check_reads_no_channels
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
 from sterling.problem.observation_values import cast_leaf
@@ -60,11 +61,13 @@ class PolicySessions:
         self._pasts: collections.OrderedDict[str, Past] = collections.OrderedDict()
         self._choose = jax.jit(self._chosen)
         self._first = self._new_past() if self.recurrent else None
+        if self.recurrent:
+            check_reads_no_channels(self._agent, self.world.spec, self.algorithm)
 
     def _new_past(self) -> Any:
         """Return the past of a new episode."""
         keys = random_keys.for_seeds(self._seeds, "serve-memory", 0)
-        past = acting.initial_past(self._agent, self.world.spec.action, (1, 1), keys)
+        past = acting.initial_past(self._agent, self.world.spec, (1, 1), keys)
         return jax.tree.map(lambda x: np.asarray(x)[:, 0], past)
 
     def warm_up(self) -> None:
@@ -87,9 +90,9 @@ class PolicySessions:
         if past is None:
             return jax.tree.map(lambda x: x[0], action), None
         width = jax.tree.leaves(every)[0].shape[:2]
-        step = Step(
-            None, jnp.zeros(width), jnp.ones(width), jnp.zeros(width, bool), jnp.ones(width, bool)
-        )
+        ones, never = jnp.ones(width), jnp.zeros(width, bool)
+        none: Any = {name: jnp.zeros((*width, *x.shape[2:])) for name, x in past.channels.items()}
+        step = Step(None, jnp.zeros(width), ones, never, ~never, channels=none)
         following = acting.next_past(agent, memory, action, step, keys)
         return jax.tree.map(lambda x: x[0], (action, following))
 

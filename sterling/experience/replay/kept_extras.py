@@ -3,6 +3,7 @@ a memory the whole past before each row, so that a sequence knows how its first 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -48,7 +49,9 @@ def past_form(needs: AnyNeeds, actor: Actor | None, world: World, keys: Any) -> 
     if MEMORY not in needs.keep:
         return None
     shape = (world.seeds, world.spec.envs)
-    past = eqx.filter_eval_shape(acting.initial_past, actor, world.spec.action, shape, keys)
+    known: Any = actor
+    begun = partial(acting.initial_past, known, world.spec, shape)
+    past = eqx.filter_eval_shape(begun, keys)
     if past is None:
         raise Mistake(
             f"keep names {MEMORY!r}, but the algorithm has no memory. Leave it out, or write "

@@ -64,8 +64,7 @@ class Rollout(NoVisits, eqx.Module):
         channels = world.spec.channels
         episode = Episode(episode_totals.empty_totals(channels, shape), jnp.zeros(shape, bool))
         start = named.fold_each(keys, "memory")
-        space = world.spec.action
-        begun = None if actor is None else acting.initial_past(actor, space, shape, start)
+        begun = None if actor is None else acting.initial_past(actor, world.spec, shape, start)
         return cls(world, length, state, obs, episode, Tally.of_world(world), begun)
 
     @property

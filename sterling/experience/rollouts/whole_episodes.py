@@ -154,7 +154,7 @@ class EpisodeRunner(eqx.Module):
 
 @eqx.filter_jit
 def _initial_past(actor: Actor, world: World, start: Key[Array, "seed"]) -> Past | None:
-    return acting.initial_past(actor, world.spec.action, (world.seeds, world.spec.envs), start)
+    return acting.initial_past(actor, world.spec, (world.seeds, world.spec.envs), start)
 
 
 def run_steps(

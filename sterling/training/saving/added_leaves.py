@@ -2,7 +2,8 @@
 
 Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
-action masks note choices without an option in ``empty_choice``.
+action masks note choices without an option in ``empty_choice``. The past of an actor with a memory
+has the world's ``channels``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 REMAINDER = "/remainder"
+PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
     "/empty_choice": ("/episodes", "/invalid"),
@@ -26,4 +28,10 @@ def added_leaves(names: Container[str], wanted: Iterable[str]) -> set[str]:
         if name.endswith(added)
         and name not in names
         and all(name.removesuffix(added) + each in names for each in beside)
+    } | {
+        name
+        for name in wanted
+        if PAST_CHANNELS in name
+        and name not in names
+        and name.partition(PAST_CHANNELS)[0] + PAST_FIRST in names
     }
