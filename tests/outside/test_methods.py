@@ -76,3 +76,26 @@ def test_mopo_learns_pendulum_from_random_actions(random_rows):
     assert min(run.result["final"]["return"]["per_seed"]) > -600
     with pytest.raises(Mistake, match="from one store of rows"):
         sterling.train("mbpo", "Pendulum-v1", data=random_rows, steps=9_000, quiet=True)
+
+
+@pytest.mark.slow
+def test_diayn_learns_skills_that_its_discriminator_tells_apart():
+    """By chance the reward would be at most 0."""
+    how = {"steps": 6_000, "seeds": 2, "width": 64, "warmup": 500, "evaluate_episodes": 0}
+    rows = []
+    run = sterling.train(METHODS / "diayn.py", "Pendulum-v1", sinks=[Rows(rows)], quiet=True, **how)
+    assert run.result["steps"] == 6_000
+    assert np.min(rows[-1]["skills/reward"]) > 0.25
+
+
+class Rows:
+    """A sink that keeps the rows of metrics."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def write(self, row):
+        self.rows.append(row)
+
+    def close(self):
+        pass
