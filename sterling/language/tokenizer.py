@@ -64,6 +64,7 @@ class Tokenizer:
         added = inner.get_added_tokens_decoder()
         self._special = frozenset(number for number, token in added.items() if token.special)
         closing = self.encode(self._template.text_after_reply([]))
+        self._begin, self._close = tokens["bos_token"], close
         self.end: int = next((each for each in closing if each in self._special), close)
         further = [each for each in stops if 0 <= each < self.vocabulary]
         self.stops: tuple[int, ...] = tuple(dict.fromkeys([self.end, close, *further]))
@@ -147,6 +148,15 @@ class Tokenizer:
         surrogate) is read as "?"."""
         text = text.encode("utf-8", "replace").decode()
         return list(self._inner.encode(text, add_special_tokens=False).ids)
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Return the tokens of a text without roles, as in pretraining: with the token that begins
+        a text if the tokenizer's own file adds it, and with the end token (``eos_token``) last.
+        Neither is added to a text that has it already."""
+        text = text.encode("utf-8", "replace").decode()
+        begun = bool(self._begin) and text.startswith(str(self._begin))
+        ids = list(self._inner.encode(text, add_special_tokens=not begun).ids)
+        return ids if ids[1:] and ids[-1] == self._close else [*ids, self._close]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of tokens; special tokens, and ids that are not tokens, have no text."""

@@ -58,6 +58,8 @@ def write(folder, *records):
             },
             HI,
         ),
+        ({"text": " Once upon\na time", "source": "web"}, " Once upon\na time"),
+        ({"text": "a", "messages": [user("hi"), assistant("hello")]}, HI),
     ],
 )
 def test_conversation_file_reads_every_form(tmp_path, record, messages):
@@ -107,6 +109,10 @@ def test_preference_file_reads_every_form(tmp_path, record, pair):
     [
         ({"instruction": "a", "output": "b"}, r"line 1 is no conversation: its columns are "
          r"instruction, output\. Write .*messages.*prompt.*response.*question.*completion"),
+        ({"text": "a", "prompt": "b"}, "line 1 is no conversation: its columns are text, prompt"),
+        ({"text": "a", "system": "b"}, "line 1 is no conversation: its columns are text, system"),
+        ({"text": ["a"]}, r"'text' is \[\"a\"\]; it must be a non-empty text"),
+        ({"text": "a", "tools": [1]}, "the column 'tools' is not read"),
         ({"prompt": "a"}, "line 1 is no conversation: its columns are prompt"),
         ({"messages": "hi"}, "record 1: 'messages' must be a list of"),
         ({"messages": []}, "record 1: 'messages' must be a list of"),

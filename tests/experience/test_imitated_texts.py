@@ -35,6 +35,38 @@ def test_imitated_text_row_is_prompt_response_and_end_token(tmp_path):
         lines_of(tmp_path, plain | {"system": 3})
 
 
+def test_every_token_of_a_plain_text_is_learned_without_a_chat_template(tmp_path):
+    (line,) = lines_of(tmp_path, {"text": "ab cd"})
+    made = Demonstrations.from_transcripts([line], VOICE, Texts(1))
+    row, ids = made.texts, [*TOKENIZER.encode("ab cd"), TOKENIZER.end]
+    assert row.obs[0, :5].tolist() == ids[:-1]
+    assert row.action[0][row.mask[0]].tolist() == ids[1:]
+    with pytest.raises(Mistake, match=r"texts\.jsonl, record 1 is a plain text, in which no quest"):
+        lines_of(tmp_path, {"text": "ab"}, kept_out=lambda opening: False)
+
+
+def test_plain_text_begins_and_ends_with_the_special_tokens_of_its_tokenizer(tmp_path):
+    TOKENIZER.write(tmp_path)
+    path, begin = tmp_path / "tokenizer.json", TOKENIZER.encode("<|user|>")
+    content = json.loads(path.read_text())
+    special = {"id": "<|user|>", "ids": begin, "tokens": ["<|user|>"]}
+    single = [
+        {"SpecialToken": {"id": "<|user|>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ]
+    content["post_processor"] = {
+        "type": "TemplateProcessing", "single": single, "pair": [*single, single[1]],
+        "special_tokens": {"<|user|>": special},
+    }  # fmt: skip
+    path.write_text(json.dumps(content))
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "bos_token": "<|user|>"}))
+    tokenizer = Tokenizer.read(tmp_path)
+    expected = [*begin, *TOKENIZER.encode("ab"), TOKENIZER.end]
+    for text in ("ab", "<|user|>ab", "ab<|end|>", "<|user|>ab<|end|>"):
+        assert tokenizer.encode_plain(text) == expected
+
+
 def test_imitated_text_row_is_truncated_at_the_context_length(tmp_path):
     record = {"prompt": "ab", "response": "ba"}
     length = len(lines_of(tmp_path, record)[0].ids)

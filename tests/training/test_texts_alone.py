@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
@@ -42,6 +43,11 @@ def test_texts_alone_need_no_environment_and_no_budget(tmp_path, algorithm, reco
     assert run_return_bounds(settings) is None
     with pytest.raises(Mistake, match="learned from texts alone and has no environment"):
         text_world(settings)
+
+
+def test_context_of_plain_texts_holds_the_longest_one_and_an_answer(tmp_path):
+    path = write(tmp_path, {"text": "a"}, {"text": "b" * 40}, SAID)
+    assert begun("sft", path, model="nano", updates=2, limit=7).context == 48  # 40, end, 7
 
 
 def test_texts_with_a_budget_keep_it(tmp_path):
@@ -109,6 +115,15 @@ def test_texts_alone_refuse_what_needs_an_environment(tmp_path, asked, said):
 def test_language_run_without_environment_and_texts_is_refused():
     with pytest.raises(Mistake, match=r"needs an environment, or a dataset: .*also texts=FILE"):
         settings_of({"algorithm": "sft", "model": "nano"})
+
+
+@pytest.mark.slow
+def test_plain_texts_alone_are_learned_by_heart(tmp_path):
+    small = {"batch": 2, "rise": 1, "lr": 1e-2, "limit": 8, "updates": 60}
+    run = sterling.train("sft", texts=write(tmp_path, {"text": "abcabd"}), model="nano", **small)
+    model, tokenizer = run.language_model()
+    ids = np.asarray(tokenizer.encode_plain("abcabd"))
+    assert model(ids[None])[0].argmax(-1)[:-1].tolist() == ids[1:].tolist()
 
 
 @pytest.mark.slow

@@ -6,6 +6,10 @@ Conversations, one in each line::
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
     {"prompt": "hi", "response": "hello"}       also question; completion or answer
 
+A plain text, without roles, is no conversation, and is read as it is::
+
+    {"text": "Once upon a time ..."}
+
 Preference pairs::
 
     {"prompt": "hi", "chosen": "hello", "rejected": "go away"}
@@ -35,10 +39,11 @@ Messages = tuple[Message, ...]
 CONVERSATIONS = ("messages", "conversations")
 PROMPTS = ("prompt", "question")
 ANSWERS = ("response", "completion", "answer")
+PLAIN = "text"
 CONVERSATION_FORMS = (
     'Write {"messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}'
     ' or {"prompt": ..., "response": ...}; question is read as prompt, and completion or answer '
-    "as response"
+    'as response; {"text": ...} is a plain text, of which every token is learned'
 )
 PAIR_FORMS = (
     'Write {"prompt": ..., "chosen": ..., "rejected": ...}; question is read as prompt, each may '
@@ -48,25 +53,29 @@ SHORT_ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT's conversatio
 _SPEAKER = re.compile(r"\n\n(Human|Assistant):")  # of a dialogue that is one text
 
 
-def read_conversations(path: str | Path) -> list[Messages]:
+def read_conversations(path: str | Path) -> list[Messages | str]:
     """Return the conversations of a file; each begins with another role than the assistant, and
-    ends with the assistant's last message.
+    ends with the assistant's last message. A plain text is returned as a string.
 
     Raises :class:`Mistake` as :func:`sterling.language.jsonl_records.read_objects` does,
     and for a record in none of the forms, with its columns.
     """
-    found, name = [], Path(path).name
+    found, name = list[Messages | str](), Path(path).name
     for number, (line, record) in enumerate(read_objects(path, CONVERSATION_FORMS), start=1):
         place = f"{name}, record {number}"
+        system = _system(record, place)
         whole, answer = _column(record, CONVERSATIONS), _column(record, ANSWERS)
         if whole:
             messages = _read_messages(record[whole], whole, place)
         elif answer and _column(record, PROMPTS):
             answers = _as_messages(record[answer], answer, "assistant", place)
             messages = (*_prompt(record, place), *answers)
+        elif PLAIN in record and not (system or answer or _column(record, PROMPTS)):
+            found.append(_text(record[PLAIN], PLAIN, place))
+            continue
         else:
             raise Mistake(f"{line} is no conversation: {_columns(record)}. {CONVERSATION_FORMS}")
-        found.append(_checked((*_system(record, place), *messages), place))
+        found.append(_checked((*system, *messages), place))
     return found
 
 

@@ -111,19 +111,43 @@ def read_demonstrations(
 ) -> list[Transcript]:
     """Read the conversations of a file
     (:func:`~sterling.experience.language.conversation_files.read_conversations`); only the
-    assistant's messages, each with its end token, are imitated.
+    assistant's messages, each with its end token, are imitated; of a plain text every token is,
+    and the token that ends it.
 
     Those longer than the context are marked as cut; those whose messages before the first answer
-    are to be ``kept_out`` are marked as failed.
+    are to be ``kept_out`` are marked as failed. A plain text has no question to keep out, so that
+    with ``kept_out`` it raises :class:`Mistake`.
     """
     lines = []
-    for number, messages in enumerate(read_conversations(path)):
-        line = _tokenize(messages, number, voice.tokenizer)
-        opening = tuple(itertools.takewhile(lambda each: each.role != "assistant", messages))
-        line.failed = HELD_OUT_REASON if kept_out and kept_out(opening) else ""
+    for number, text in enumerate(read_conversations(path)):
+        if isinstance(text, str):
+            _check_not_kept_out(path, number, kept_out)
+            line = _tokenize_plain(text, number, voice.tokenizer)
+        else:
+            line = _tokenize(text, number, voice.tokenizer)
+            opening = tuple(itertools.takewhile(lambda each: each.role != "assistant", text))
+            line.failed = HELD_OUT_REASON if kept_out and kept_out(opening) else ""
         line.cut = len(line.ids) > voice.context
         lines.append(line)
     return lines
+
+
+def _check_not_kept_out(path: str | Path, number: int, kept_out: Any) -> None:
+    """Raise Mistake for a plain text in a run that holds questions out."""
+    if kept_out:
+        raise Mistake(
+            f"{Path(path).name}, record {number + 1} is a plain text, in which no question can be "
+            "recognised to hold it out. Leave out held_out, or write prompt and response."
+        )
+
+
+def _tokenize_plain(text: str, number: int, tokenizer: Tokenizer) -> Transcript:
+    """Return a plain text as a transcript whose tokens are all the model's; nothing predicts the
+    first one, which begins the row."""
+    line, ids = Transcript(number, 0), tokenizer.encode_plain(text)
+    line.say(ids, [0.0] * len(ids))
+    line.failed = "" if len(ids) > 1 else "the tokenizer has no token for its characters"
+    return line
 
 
 def _tokenize(messages: Sequence[Message], number: int, tokenizer: Tokenizer) -> Transcript:

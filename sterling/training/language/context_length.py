@@ -230,7 +230,9 @@ def texts_to_imitate(
     """
     wide = dataclasses.replace(voice, context=UNLIMITED_CONTEXT)
     if speech.texts:
-        lines = read_demonstrations(speech.texts, wide, _held_out_rule(speech))
+        lines = read_demonstrations(
+            speech.texts, wide, _held_out_rule(speech) if speech.held_out else None
+        )
     else:
         lines = solved(place, levels, wide, speech.examples)
     least = 0 if speech.texts else voice.context

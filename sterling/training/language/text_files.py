@@ -15,8 +15,9 @@ from sterling.training.language.text_world import answer_limit
 MEASURED_TEXTS = 32  # the texts with most characters, whose tokens are counted
 
 
-def conversations_of_texts(settings: Settings) -> list[Messages]:
-    """Return the conversations of a run's file; of a preference pair, one with each answer."""
+def conversations_of_texts(settings: Settings) -> list[Messages | str]:
+    """Return the conversations and plain texts of a run's file; of a preference pair, one
+    conversation with each answer."""
     path, needs = language_settings(settings).texts, algorithms.find(settings.algorithm).needs
     if not needs(settings.config).has_feed(PAIRS):
         return read_conversations(path)
@@ -34,6 +35,14 @@ def texts_context(settings: Settings) -> int:
     if speech.context:
         return speech.context
     texts, tokenizer = conversations_of_texts(settings), starting_model(speech.model).tokenizer
-    texts.sort(key=lambda messages: sum(len(each.content) for each in messages))
-    longest = max(len(tokenizer.encode_opening(each)) for each in texts[-MEASURED_TEXTS:])
+    texts.sort(key=lambda text: sum(map(len, strings_of(text))))
+    longest = max(
+        len(tokenizer.encode_plain(x) if isinstance(x, str) else tokenizer.encode_opening(x))
+        for x in texts[-MEASURED_TEXTS:]
+    )
     return round_up_context(longest + answer_limit(settings))
+
+
+def strings_of(text: Messages | str) -> list[str]:
+    """Return the contents of a conversation's messages, or a plain text alone."""
+    return [text] if isinstance(text, str) else [each.content for each in text]

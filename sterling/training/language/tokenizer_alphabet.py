@@ -17,7 +17,7 @@ from sterling.training.language.base_model import (
     starting_model,
 )
 from sterling.training.language.context_length import PROBED_SCENES
-from sterling.training.language.text_files import conversations_of_texts
+from sterling.training.language.text_files import conversations_of_texts, strings_of
 from sterling.training.language.text_world import asked_levels, text_world
 from sterling.types import Mistake
 
@@ -64,7 +64,7 @@ def _sample_texts(settings: Settings) -> list[str]:
     """Return texts of a run: those of its file, or its world's first questions and solutions; all
     questions if the world reads them from a file."""
     if language_settings(settings).texts:
-        return [each.content for own in conversations_of_texts(settings) for each in own]
+        return [each for text in conversations_of_texts(settings) for each in strings_of(text)]
     place, texts = text_world(settings), []
     family = getattr(getattr(place, "world", place), "family", None)
     family = getattr(family, "family", family)  # the questions that a judge judges
