@@ -109,6 +109,8 @@ def test_preference_file_reads_every_form(tmp_path, record, pair):
     [
         ({"instruction": "a", "output": "b"}, r"line 1 is no conversation: its columns are "
          r"instruction, output\. Write .*messages.*prompt.*response.*question.*completion"),
+        ({"prompt": "a", "completion": "b", "label": False}, "record 1: its label is false: an "
+         "answer to avoid, which sft would imitate. Remove such records"),
         ({"text": "a", "prompt": "b"}, "line 1 is no conversation: its columns are text, prompt"),
         ({"text": "a", "system": "b"}, "line 1 is no conversation: its columns are text, system"),
         ({"text": ["a"]}, r"'text' is \[\"a\"\]; it must be a non-empty text"),
@@ -138,6 +140,13 @@ def test_conversation_file_refuses_other_records_in_one_line(tmp_path, record, s
     [
         ({"win": "a", "lose": "b"}, "line 1 has no 'chosen' and no 'rejected': its columns are "
          "win, lose. Write"),
+        ({"prompt": "a", "completion": "b", "label": True}, "line 1 is a judgement of one answer "
+         r"\(label\), and dpo, also with loss=kto, and reward learn from two answers to each p"),
+        ({"prompt": "a", "response": "b", "label": 0}, "line 1 is a judgement of one answer"),
+        ({"text": "a"}, "line 1 is a plain text, from which only sft learns: its columns are text. "
+         "Write .*chosen.*rejected"),
+        ({"prompt": "a", "response": "b"}, "line 1 is a conversation, from which only sft learns"),
+        ({"messages": [user("a")]}, "line 1 is a conversation, from which only sft learns"),
         ({"chosen": "yes", "rejected": "no"}, "there is no prompt"),
         ({"chosen": [assistant("a")], "rejected": [assistant("b")]}, "have no prompt"),
         ({"chosen": [user("a"), assistant("b")], "rejected": [user("c"), assistant("d")]},
@@ -146,8 +155,14 @@ def test_conversation_file_refuses_other_records_in_one_line(tmp_path, record, s
     ],
 )  # fmt: skip
 def test_preference_file_refuses_other_records_in_one_line(tmp_path, record, said):
-    with pytest.raises(Mistake, match=said):
+    with pytest.raises(Mistake, match=said) as told:
         read_pairs(write(tmp_path, record))
+    assert "\n" not in str(told.value)
+
+
+def test_desirable_single_answers_are_imitated(tmp_path):
+    path = write(tmp_path, {"prompt": "hi", "completion": "hello", "label": True})
+    assert read_conversations(path) == [HI]
 
 
 def test_conversation_loss_mask_is_the_assistant_turns_of_the_rendered_template(tmp_path):

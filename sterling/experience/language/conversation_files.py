@@ -40,6 +40,7 @@ CONVERSATIONS = ("messages", "conversations")
 PROMPTS = ("prompt", "question")
 ANSWERS = ("response", "completion", "answer")
 PLAIN = "text"
+JUDGED = "label"  # whether an answer is desirable, in TRL's unpaired data for KTO
 CONVERSATION_FORMS = (
     'Write {"messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}'
     ' or {"prompt": ..., "response": ...}; question is read as prompt, and completion or answer '
@@ -70,6 +71,11 @@ def read_conversations(path: str | Path) -> list[Messages | str]:
         elif answer and _column(record, PROMPTS):
             answers = _as_messages(record[answer], answer, "assistant", place)
             messages = (*_prompt(record, place), *answers)
+            if record.get(JUDGED) is False:
+                raise Mistake(
+                    f"{place}: its label is false: an answer to avoid, which sft would imitate. "
+                    "Remove such records"
+                )
         elif PLAIN in record and not (system or answer or _column(record, PROMPTS)):
             found.append(_text(record[PLAIN], PLAIN, place))
             continue
@@ -91,13 +97,29 @@ def read_comparisons(path: str | Path) -> list[tuple[Messages, str, str]]:
         place = f"{name}, record {number}"
         missing = [each for each in ("chosen", "rejected") if each not in record]
         if missing:
-            none = " and no ".join(map(repr, missing))
-            raise Mistake(f"{line} has no {none}: {_columns(record)}. {PAIR_FORMS}")
+            raise Mistake(
+                f"{line} {_not_a_pair(record, missing)}: {_columns(record)}. {PAIR_FORMS}"
+            )
         opening, chosen, rejected = _split_pair(record, place)
         opening = (*_system(record, place), *opening)
         _checked((*opening, Message("assistant", chosen)), place)
         pairs.append((opening, chosen, rejected))
     return pairs
+
+
+def _not_a_pair(record: dict[str, Any], missing: list[str]) -> str:
+    """Return in words what a record is that lacks one answer or both."""
+    only_sft = "from which only sft learns"
+    if len(missing) == 1 or not _column(record, (*CONVERSATIONS, *ANSWERS, PLAIN)):
+        return f"has no {' and no '.join(map(repr, missing))}"
+    if JUDGED in record and _column(record, ANSWERS):
+        return (
+            f"is a judgement of one answer ({JUDGED}), and dpo, also with loss=kto, and reward "
+            "learn from two answers to each prompt"
+        )
+    if _column(record, (*CONVERSATIONS, *ANSWERS)):
+        return f"is a conversation, {only_sft}"
+    return f"is a plain text, {only_sft}"
 
 
 def _split_pair(record: dict[str, Any], place: str) -> tuple[Messages, str, str]:
