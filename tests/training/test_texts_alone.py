@@ -62,10 +62,42 @@ def test_first_line_of_a_language_run_names_model_parameters_and_template(tmp_pa
     count = sum(each.size for each in load_file(QWEN2 / "model.safetensors").values())
     assert first == (
         f"model {QWEN2} begins from trained weights: {count:,} parameters, all trained; "
-        "chat template: the model's own"
+        "chat template: the model's own; lr 1e-05 (--lr changes it)"
     )
     assert texts == "texts: 1 in texts.jsonl; 3 updates of 2 texts pass over them 6 times"
     assert alone.startswith("no environment is named, so answers are not evaluated")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "asked", "lr"),
+    [
+        ("sft", {}, 1e-5),
+        ("sft", {"lora": 2}, 1e-4),
+        ("sft", {"lr": 1e-3}, 1e-3),
+        ("sft", {"lora": 2, "lr": 1e-3}, 1e-3),
+        ("sft", {"model": "nano"}, 1e-3),
+        ("sft", {"model": "nano", "lora": 2}, 1e-3),
+        ("reward", {}, 1e-5),
+        ("dpo", {}, 1e-6),
+        ("dpo", {"lora": 2}, 1e-5),
+    ],
+)
+def test_step_size_of_a_trained_folder_is_small_unless_it_is_given(tmp_path, algorithm, asked, lr):
+    path = write(tmp_path, SAID if algorithm == "sft" else PAIR)
+    own = {"algorithm": algorithm, "texts": path, "model": str(QWEN2)}
+    settings = settings_of(own | asked)
+    assert settings.to_json()["config"]["lr"] == lr
+
+
+def test_step_sizes_of_policy_and_critic_suit_a_trained_folder_and_a_run_keeps_the_usual_one(
+    tmp_path,
+):
+    own = {"algorithm": "token-ppo", "environment": "reverse-text", "updates": 4}
+    config = settings_of(own | {"model": str(QWEN2)}).config
+    assert (config.lr, config.value_lr) == (1e-6, 1e-5)
+    assert settings_of(own | {"model": str(QWEN2), "value_lr": 1e-4}).config.value_lr == 1e-4
+    (tmp_path / "config.json").write_text(json.dumps({"algorithm": "sft"}))  # of a run
+    assert settings_of(own | {"model": str(tmp_path)}).config.lr == 3e-4
 
 
 def test_first_line_says_random_weights_lora_and_a_missing_template(tmp_path, capsys):

@@ -58,10 +58,12 @@ LOSS_OF_FIELD = {
     **{"desirable": "kto", "undesirable": "kto"},
 }
 
+TRAINED_FOLDER = {"lr": 1e-6}  # defaults for a Hugging Face folder
+
 
 @config
 class Config:
-    """Defaults suit models of up to a few million parameters; large models need lr=1e-6."""
+    """Defaults suit models of a few million parameters; TRAINED_FOLDER is for large ones."""
 
     loss: str = "dpo"  # dpo, ipo, hinge, kto, orpo or simpo
     lr: NotNegative = 3e-4  # Adam's step size

@@ -58,10 +58,12 @@ FIELD_CHOICES = {
     "kl_in": ("loss", "reward"),
 }
 
+TRAINED_FOLDER = {"lr": 1e-6, "value_lr": 1e-5}  # defaults for a Hugging Face folder
+
 
 @config
 class Config:
-    """Defaults suit models of up to a few million parameters; large models need lr=1e-6."""
+    """Defaults suit models of a few million parameters; TRAINED_FOLDER is for large ones."""
 
     prompts: Count = 32  # prompts per iteration
     group: Count = 16  # answers per prompt

@@ -34,10 +34,12 @@ from sterling.language.models.generation import Answers, Prompts, generate
 from sterling.language.models.sequence_packing import TokenRows
 from sterling.types import Comparisons, Record, Signals, Spec, config
 
+TRAINED_FOLDER = {"lr": 1e-5}  # defaults for a Hugging Face folder
+
 
 @config
 class Config:
-    """Defaults suit models of up to a few million parameters; large models need lr=1e-5."""
+    """Defaults suit models of a few million parameters; TRAINED_FOLDER is for large ones."""
 
     lr: NotNegative = 1e-3  # Adam's step size
     centring: NotNegative = 0.01  # weight of the term that keeps scores near 0; 0: off

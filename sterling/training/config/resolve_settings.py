@@ -87,7 +87,7 @@ def resolve_settings(
     tuned = _find_preset(word, environment, env_options, fields, data) if preset else {}
     default_envs = tuned.pop("envs", None) or _default_envs(module)
     options = show_goals(module, environment, tuned.pop("env_options", {}) | (env_options or {}))
-    own = {**algorithms.preset_fields(word), **tuned, **check_layer_sizes(fields or {}, algorithm)}
+    own = _known_fields(module, word, tuned, rest, check_layer_sizes(fields or {}, algorithm))
     config, functions = _read_fields(module, algorithm, own, fields or {})
     strategy = check_strategy(strategy or "map")
     if module.needs(config).speaks:
@@ -105,6 +105,19 @@ def resolve_settings(
     check_settings(settings)
     check_phase_fields(settings)
     return with_evaluation_interval(settings)
+
+
+def _known_fields(
+    module: Any, word: str, tuned: Any, rest: dict[str, Any], given: Any
+) -> dict[str, Any]:
+    """Return the fields that replace the usual defaults: of the algorithm's name, ``tuned`` for the
+    environment, for the model that a language run begins from, and ``given``."""
+    own, speech = {**algorithms.preset_fields(word), **tuned}, rest.get("speech")
+    if speech is not None and hasattr(module, "TRAINED_FOLDER"):
+        from sterling.training.language.model_names import trained_folder_fields
+
+        own |= trained_folder_fields(module, speech)  # imported here: tokenizers take time
+    return {**own, **given}
 
 
 def _budgets(

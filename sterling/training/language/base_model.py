@@ -33,16 +33,12 @@ from sterling.training.agent import Agent, create_agent, first_schedules
 from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.settings import Settings
 from sterling.training.config.stored_settings import read_settings
+from sterling.training.language.model_names import BYTES_SUFFIX, NEW_MODELS
 from sterling.training.phases.phase_sequence import learner_needs, total_iterations
 from sterling.training.saving import checkpoint, run_folder
 from sterling.types import Mistake, Spec
 
 MODEL_FOLDER, FORM_FILE = "model", "form.json"
-BYTES_SUFFIX = "-bytes"  # suffix of a new model's size: its tokens are bytes, not characters
-NEW_MODELS = {
-    **dict.fromkeys(MODEL_SIZES, ""),
-    **{f"{size}{BYTES_SUFFIX}": BYTES_SUFFIX for size in MODEL_SIZES},
-}
 
 
 class BaseModelName(str):

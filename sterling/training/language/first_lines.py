@@ -11,13 +11,13 @@ from sterling.language.models import lora
 from sterling.training.config.settings import Settings
 from sterling.training.fields.text_budget import count_texts
 from sterling.training.language.base_model import (
-    NEW_MODELS,
     StartingModel,
     language_settings,
     language_spec,
     prepare_model,
     starting_model,
 )
+from sterling.training.language.model_names import NEW_MODELS, is_trained_folder
 
 
 def first_lines(settings: Settings) -> list[str]:
@@ -35,7 +35,7 @@ def first_lines(settings: Settings) -> list[str]:
     part = "all" if trained == total else f"{trained:,}{adapters}"
     lines = [
         f"model {speech.model} {start}: {total:,} parameters, {part} trained; "
-        f"chat template: {base.tokenizer.template_words}"
+        f"chat template: {base.tokenizer.template_words}{_step_size(settings)}"
     ]
     if speech.texts:
         lines.append(_texts_line(settings, speech.texts))
@@ -45,6 +45,14 @@ def first_lines(settings: Settings) -> list[str]:
             "training texts"
         )
     return lines
+
+
+def _step_size(settings: Settings) -> str:
+    """Return in words the step size on a Hugging Face folder, whose default is a smaller one."""
+    lr = None if "lr" in settings.schedules else getattr(settings.config, "lr", None)
+    if lr is None or not is_trained_folder(language_settings(settings).model):
+        return ""
+    return f"; lr {lr:g} (--lr changes it)"
 
 
 def _texts_line(settings: Settings, texts: str) -> str:

@@ -10,8 +10,9 @@ from sterling.language.worlds.judged_questions import probe_judge
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length
-from sterling.training.language.base_model import NEW_MODELS, language_settings, starting_model
+from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.first_lines import first_lines
+from sterling.training.language.model_names import NEW_MODELS
 from sterling.training.language.text_files import texts_context
 from sterling.training.language.text_world import asked_levels, make_voice, text_world
 from sterling.training.language.tokenizer_alphabet import choose_alphabet

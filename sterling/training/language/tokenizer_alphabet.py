@@ -11,12 +11,11 @@ from sterling.language.scene_dialogue import begin_scene
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import (
-    BYTES_SUFFIX,
-    NEW_MODELS,
     language_settings,
     starting_model,
 )
 from sterling.training.language.context_length import PROBED_SCENES
+from sterling.training.language.model_names import BYTES_SUFFIX, NEW_MODELS
 from sterling.training.language.text_files import conversations_of_texts, strings_of
 from sterling.training.language.text_world import asked_levels, text_world
 from sterling.types import Mistake
