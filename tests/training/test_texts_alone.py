@@ -100,6 +100,24 @@ def test_step_sizes_of_policy_and_critic_suit_a_trained_folder_and_a_run_keeps_t
     assert settings_of(own | {"model": str(tmp_path)}).config.lr == 3e-4
 
 
+@pytest.mark.parametrize(
+    ("speech", "lr"),
+    [
+        ({"model": "nano", "lora": 2}, 3e-4),
+        ({"model": str(QWEN2), "lora": 0}, 1e-6),
+        ({"model": str(QWEN2), "lora": 2}, 1e-5),  # adapters that training goes on with
+        ({"model": "removed", "lora": 0}, 1e-6),
+    ],
+)
+def test_step_size_of_a_run_suits_the_model_that_its_first_run_began_from(tmp_path, speech, lr):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, began in ((first, speech), (second, {"model": str(first), "lora": 0})):
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"algorithm": "sft", "speech": began}))
+        asked = {"algorithm": "grpo", "environment": "reverse-text", "updates": 2}
+        assert settings_of(asked | {"model": str(folder)}).config.lr == lr
+
+
 def test_first_line_says_random_weights_lora_and_a_missing_template(tmp_path, capsys):
     path = write(tmp_path, SAID)
     begun("sft", path, lora=2)  # no model is given

@@ -17,7 +17,7 @@ from sterling.training.language.base_model import (
     prepare_model,
     starting_model,
 )
-from sterling.training.language.model_names import NEW_MODELS, is_trained_folder
+from sterling.training.language.model_names import NEW_MODELS, trace_weights
 
 
 def first_lines(settings: Settings) -> list[str]:
@@ -48,9 +48,9 @@ def first_lines(settings: Settings) -> list[str]:
 
 
 def _step_size(settings: Settings) -> str:
-    """Return in words the step size on a Hugging Face folder, whose default is a smaller one."""
+    """Return in words the step size on weights of a Hugging Face folder; its default is small."""
     lr = None if "lr" in settings.schedules else getattr(settings.config, "lr", None)
-    if lr is None or not is_trained_folder(language_settings(settings).model):
+    if lr is None or not trace_weights(language_settings(settings).model)[0]:
         return ""
     return f"; lr {lr:g} (--lr changes it)"
 

@@ -23,15 +23,26 @@ LORA_FACTOR = 10  # adapters take steps so many times larger
 
 def trained_folder_fields(algorithm: Any, speech: LanguageSettings) -> dict[str, float]:
     """Return the Config fields, by the algorithm's ``TRAINED_FOLDER``, that differ from the usual
-    defaults if the model is a Hugging Face folder; none for a new model or a run's."""
-    fields = algorithm.TRAINED_FOLDER
-    if not is_trained_folder(speech.model):
+    defaults if the weights come from a Hugging Face folder; none if they began at random."""
+    trained, adapters = trace_weights(speech.model)
+    if not trained:
         return {}
-    factor = LORA_FACTOR if speech.lora else 1
-    return {name: round(value * factor, 12) for name, value in fields.items()}
+    factor = LORA_FACTOR if speech.lora or adapters else 1
+    return {name: round(value * factor, 12) for name, value in algorithm.TRAINED_FOLDER.items()}
 
 
-def is_trained_folder(model: str) -> bool:
-    """Whether ``model`` is a Hugging Face folder; no size of new models, and no run's folder."""
-    path = Path(model) / "config.json"
-    return model not in NEW_MODELS and path.is_file() and "algorithm" not in read_json(path)
+def trace_weights(model: str) -> tuple[bool, bool]:
+    """Return whether a model's weights come from a Hugging Face folder, itself or through the runs
+    that trained them, and whether one of these runs added LoRA adapters.
+
+    A run's model that no longer exists counts as such a folder: smaller steps do no harm.
+    """
+    adapters, runs = False, 0
+    while model not in NEW_MODELS:
+        config = read_json(Path(model) / "config.json")
+        if "algorithm" not in config:
+            return bool(config) or runs > 0, adapters
+        speech = config.get("speech") or {}
+        model, runs = speech.get("model", LanguageSettings.model), runs + 1
+        adapters |= bool(speech.get("lora"))
+    return False, adapters
