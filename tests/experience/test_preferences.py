@@ -107,7 +107,8 @@ def test_preference_queries_of_a_seed_are_independent_of_other_seeds():
 
 def drawn(source, agent):
     seeds = jnp.arange(2, dtype=jnp.int32)
-    _, draws = source.collect(agent, random_keys.for_seeds(seeds, "draw", 0))
+    own = jax.tree.map(lambda x: x.copy(), source)  # collecting donates what the tests share
+    _, draws = own.collect(agent, random_keys.for_seeds(seeds, "draw", 0))
     chance = draws.presample(source.feed, random_keys.for_seeds(seeds, "draw", 0))
     return draws.draw(source.feed, jnp.asarray(1), None, chance[1, 0])
 

@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.algorithms.goals import gciql
 from sterling.algorithms.multi_agent import ippo
+from sterling.algorithms.offline import iql
 from sterling.checking import check_algorithm
 from sterling.checking.problems.checked_problem import declared_problem, problem_label
 from sterling.checking.problems.random_log import write_random_log
 from sterling.cli import main
 from sterling.data.dataset import Dataset
 from sterling.types import Mistake
+
+LOG = {"environment": "probe:limits-continuous", "data": "random"}
 
 
 def of_updates(made, **where):
@@ -63,7 +65,7 @@ def one_key(module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [ippo, gciql], ids=["team", "log"])
+@pytest.mark.parametrize(("module", "where"), [(ippo, {}), (iql, LOG)], ids=["team", "log"])
 @pytest.mark.parametrize(
     ("plant", "what"),
     [
@@ -73,9 +75,9 @@ def one_key(module):
     ],
     ids=["mask", "discount", "key"],
 )
-def test_check_names_a_fault_planted_in_a_learner_of_teams_or_logs(module, plant, what):
-    failed = [one.what.partition(" (")[0] for one in of_updates(plant(module)) if one.failed]
-    assert failed == [what]
+def test_check_names_a_fault_planted_in_a_learner_of_teams_or_logs(module, where, plant, what):
+    found = of_updates(plant(module), **where)
+    assert [one.what.partition(" (")[0] for one in found if one.failed] == [what]
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def idle_fields(algorithm: str, fields: Mapping[str, Any]) -> list[str]:
 def missing_effect(module: Any, config: Any, name: str, value: Any) -> str:
     """Return why a field with this value has no effect, and what to do; "" if it may have one."""
     asks_nothing = name in OFF_VALUES and value == OFF_VALUES[name]
-    if asks_nothing or not module.__name__.startswith(OWN_MODULES):
+    if asks_nothing or not getattr(module, "__name__", "").startswith(OWN_MODULES):
         return ""
     for switch in SWITCHES:
         if name in switch.fields and switch.is_off(config):
