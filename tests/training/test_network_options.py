@@ -161,7 +161,8 @@ def shown(environment, **options):
     """The first lines that a run shows."""
     text = io.StringIO()
     progress = Progress(256, 1, "PPO", Console(file=text, width=300))
-    sterling.train("ppo", environment, steps=256, sinks=[progress], width=4, **{**SMALL, **options})
+    how = {**SMALL, "quiet": True, **options}
+    sterling.train("ppo", environment, steps=256, sinks=[progress], width=4, **how)
     return [line for line in text.getvalue().splitlines() if "observations" in line]
 
 
@@ -175,8 +176,9 @@ def test_progress_prints_how_observations_are_encoded(capsys):
 
 
 @pytest.mark.slow
-def test_train_in_python_prints_only_the_encoder_note(capsys):
-    sterling.train("ppo", Log(), steps=256, width=4, **{**SMALL, "evaluate_episodes": 0})
+def test_quiet_training_in_python_prints_only_the_encoder_note(capsys):
+    how = {**SMALL, "evaluate_episodes": 0, "quiet": True}
+    sterling.train("ppo", Log(), steps=256, width=4, **how)
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("note: observations: 10,920 numbers of shape (10920,)")

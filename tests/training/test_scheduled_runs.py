@@ -347,7 +347,7 @@ def written_logs(tmp_path_factory):
 @pytest.mark.parametrize("name", [name for name in CASES if name != "cma-es"])  # it has no lr
 def test_every_algorithm_learns_with_a_schedule(name, tmp_path, written_logs):
     case = CASES[name]
-    world = f"both{case.spaces[-1]}"
+    world = f"{case.kind}{case.spaces[-1]}"
     own = {name: value for name, value in case.fields.items() if name != "anneal"}
     fields = {**own, "lr": "linear:3e-3:1e-3"}
     iterations = 128 if case.taught else 64  # the teacher takes the first 64
