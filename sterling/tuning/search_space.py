@@ -131,13 +131,17 @@ def read_space(algorithm: str, given: Mapping[str, Any] | None = None) -> Space:
         )
     config = algorithms.find(algorithm).Config
     kinds = {field.name: str(field.type) for field in dataclasses.fields(config)}
-    made = []
-    for name, text in given.items():
-        if name not in kinds:
-            has = f"it has {', '.join(kinds)}"
-            near = unknown_option(name, kinds, value=str(text), otherwise=has)
-            raise Mistake(f"{algorithm} has no field {name!r} to search{near}")
-        made.append(_check_dimension(_make_dimension(name, text, kinds[name]), kinds[name]))
+    wrong = []
+    for name in (name for name in given if name not in kinds):
+        has = f"it has {', '.join(kinds)}"
+        near = unknown_option(name, kinds, value=str(given[name]), otherwise=has)
+        wrong.append(f"{algorithm} has no field {name!r} to search{near}")
+    if wrong:
+        raise Mistake("; ".join(wrong))
+    made = (
+        _check_dimension(_make_dimension(name, text, kinds[name]), kinds[name])
+        for name, text in given.items()
+    )
     return Space(tuple(made))
 
 

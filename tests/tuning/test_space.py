@@ -122,3 +122,12 @@ def is_around(each, usual):
     value = getattr(usual, each.name)
     within = each.low <= value <= each.high or (each.name, value) == ("entropy_coef", 0.0)
     return within and math.isfinite(each.value(0.3))
+
+
+def test_all_unknown_fields_of_a_space_are_told_in_one_message():
+    with pytest.raises(Mistake) as told:
+        search_space.read_space("ppo", {"learning_rate": "1..2", "n_epochs": "1..9", "lr": "1..2"})
+    assert str(told.value) == (
+        "ppo has no field 'learning_rate' to search: it is called lr here. Write lr=1..2; "
+        "ppo has no field 'n_epochs' to search: it is called epochs here. Write epochs=1..9"
+    )
