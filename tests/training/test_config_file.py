@@ -102,6 +102,7 @@ def test_missing_config_file_is_named(tmp_path, capsys):
         ("evaluate_episode: 3", "unknown key 'evaluate_episode'; did you mean evaluate_episodes?"),
         ("max_episode_step: 3", "unknown key 'max_episode_step'; did you mean max_episode_steps?"),
         ("banana: 3", "unknown key 'banana'"),
+        ("lrr: 3\nwdth: 9", "unknown key 'lrr'; did you mean lr?; unknown key 'wdth'"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_file(more, said, tmp_path, capsys):

@@ -70,16 +70,19 @@ def train_arguments(config: str | Path | None, given: Mapping[str, Any]) -> dict
 def _check_file_names(
     config: str | Path, made: Mapping[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """Raise Mistake for a name of the file that is neither an argument, nor a field of the
+    """Raise one Mistake for all names of the file that are neither an argument, nor a field of the
     algorithm, nor an option of the environment."""
     fields = config_names(made["algorithm"])
     own = [name for name in made if name not in (*TRAIN_ARGUMENTS, *fields, *given)]
     options = environment_option_names(made.get("environment")) if own else set()
-    for name in own:
-        if options is None or name not in options:
-            known = (*fields, *TRAIN_ARGUMENTS, *(options or ()))
-            near = unknown_option(name, known, value=str(made[name]))
-            raise Mistake(f"{config}: unknown key {name!r}{near}")
+    known = (*fields, *TRAIN_ARGUMENTS, *(options or ()))
+    wrong = [
+        f"unknown key {name!r}" + unknown_option(name, known, value=str(made[name]))
+        for name in own
+        if options is None or name not in options
+    ]
+    if wrong:
+        raise Mistake(f"{config}: " + "; ".join(wrong))
 
 
 def _with_guidance(made: dict[str, Any]) -> dict[str, Any]:
