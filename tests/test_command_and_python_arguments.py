@@ -166,6 +166,7 @@ def test_sterling_report_is_both_function_and_package():
         ({"evaluate_episode": 3}, "did you mean evaluate_episodes"),
         ({"max_episode_step": 3}, "did you mean max_episode_steps"),
         ({"foo": 3}, "ppo has no field 'foo'; it has lr"),
+        ({"lrr": 3, "wdth": 9}, "no field 'lrr'; did you mean lr.*; ppo has no field 'wdth'"),
         ({"max_episode_steps": 3, "env": {"max_episode_steps": 4}}, "given twice"),
         ({"env": {}, "env_options": {}}, "env and env_options are the same argument"),
         ({"tensorboard": True}, "Give out=FOLDER"),

@@ -133,25 +133,24 @@ def sort_options(
     """Return which of the options are fields of the algorithm's Config, and which are options of
     the environment. A name that is both is a field.
 
-    Raise Mistake for a name that is neither, with the nearest one; ``others``: further names that
-    may be meant.
+    Raise one Mistake for all names that are neither, with the nearest ones; ``others``:
+    further names that may be meant.
     """
     fields = config_names(algorithm)
-    check_field_names(user_imports.short_name(algorithms.reference_to(algorithm)), fields)
+    title = user_imports.short_name(algorithms.reference_to(algorithm))
+    check_field_names(title, fields)
     own = {name: value for name, value in options.items() if name in fields}
     left = {name: value for name, value in options.items() if name not in fields}
     known = environment_option_names(environment) if left else set()
-    for name, value in left.items():
-        if known is None or name not in known:
-            title = user_imports.short_name(algorithms.reference_to(algorithm))
-            has = f"it has {', '.join(fields)}"
-            if known is None:
-                has += (
-                    f". If it is an option of the environment, write env_options={{{name!r}: ...}}"
-                )
-            names = [*fields, *others, *(known or ())]
-            near = unknown_option(name, names, value=repr(value), otherwise=has)
-            raise Mistake(f"{title} has no field {name!r}{near}")
+    names, wrong = [*fields, *others, *(known or ())], []
+    for name in (name for name in left if known is None or name not in known):
+        has = f"it has {', '.join(fields)}"
+        if known is None:
+            has += f". If it is an option of the environment, write env_options={{{name!r}: ...}}"
+        near = unknown_option(name, names, value=repr(left[name]), otherwise=has)
+        wrong.append(f"{title} has no field {name!r}{near}")
+    if wrong:
+        raise Mistake("; ".join(wrong))
     return own, left
 
 
