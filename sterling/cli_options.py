@@ -101,19 +101,23 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_unknown(parser: Parser, known: Sequence[str], unknown: Sequence[str]) -> NoReturn:
-    """Print the first unknown word and what to write instead, and exit."""
+    """Print every unknown option, or else the first unknown word, with what to write; exit."""
     from sterling.commands.options import owning_commands
 
-    wrong, equals, value = unknown[0].partition("=")
-    if not wrong.startswith("-"):
-        parser.error(f"Unexpected word {wrong!r}")
-    if not equals and len(unknown) > 1 and not unknown[1].startswith("--"):
-        value = unknown[1]
+    if not unknown[0].startswith("-"):
+        parser.error(f"Unexpected word {unknown[0].partition('=')[0]!r}")
     command = parser.prog.removeprefix("sterling ")
-    owners = owning_commands.about_owners(wrong, command, known)
-    parser.error(
-        f"Unknown option {wrong}" + unknown_option(wrong, known, value=value or None, owners=owners)
-    )
+    told = {}  # an option that is given twice is told once
+    for word, following in zip(unknown, [*unknown[1:], "--"], strict=True):
+        wrong, equals, value = word.partition("=")
+        if not wrong.startswith("-") or NEGATIVE_NUMBER.match(wrong):
+            continue  # the value of the option before it
+        if not equals and not following.startswith("--"):
+            value = following
+        owners = owning_commands.about_owners(wrong, command, known)
+        near = unknown_option(wrong, known, value=value or None, owners=owners)
+        told[wrong] = f"Unknown option {wrong}{near}"
+    parser.error("; ".join(told.values()))
 
 
 def _add_options(parser: Parser, command: str, words: Sequence[str]) -> None:

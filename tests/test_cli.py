@@ -98,6 +98,10 @@ def test_every_field_is_an_option_with_help(algorithm):
     ("text", "answer"),
     [
         ("train ppo X --steps 9 --lrr 1", "Unknown option --lrr; did you mean --lr? (see"),
+        (
+            "train ppo X --steps 9 --lrr 1 --wdth=2",
+            "Unknown option --lrr; did you mean --lr?; Unknown option --wdth; did",
+        ),
         ("train ppo X --steps 9 --batch 1", "Unknown option --batch; did you mean --minibatch?"),
         ("train ppo CartPole-v1 --seeds 2", "ppo has no budget. Give --steps N"),
         ("train iql nothere.hdf5 --updates 9", "there is no file nothere.hdf5"),
