@@ -15,6 +15,7 @@ from sterling.checking.example_batch import ACTION_SPACES
 from sterling.checking.needed_batches import first_subjects
 from sterling.checking.problems.checked_problem import (
     Problem,
+    asks_random_log,
     declared_problem,
     names_place,
     problem_label,
@@ -73,8 +74,8 @@ def check_algorithm(
         algorithm: a name, file, module or object, as for :func:`sterling.train`.
         fields: settings to check it with, beside small ones that make the review quick.
         environment: check it in this world, not on probes.
-        data: check it on this log; "random" is one of random actions in ``environment``, which
-            those that learn from logs only get without being asked.
+        data: check it on this log; "random" is one of random actions in ``environment``, or
+            on probes; those that learn from logs only get one without being asked.
         quick: leave out most probes.
         **options: further arguments of :func:`sterling.train`, such as ``env_options``.
 
@@ -145,9 +146,10 @@ def _behaviour_checks(named: Named, given: dict[str, Any]) -> Iterator[Check]:
         yield from _problem_checks(named, given, problem_label(given))
         return
     refused: dict[str, str] = {}
-    for form, made in made_problems(named.module, named.needs).items():
+    made = made_problems(named.module, named.needs, asks_random_log(given))
+    for form, problem in made.items():
         try:
-            yield from _problem_checks(named, {**made, **given}, f"{form} actions", form)
+            yield from _problem_checks(named, {**problem, **given}, f"{form} actions", form)
         except Mistake as mistake:
             refused[form] = str(mistake)
             what = f"it supports {form} actions, or says that it does not"

@@ -10,9 +10,15 @@ import numpy as np
 import pytest
 
 from sterling.algorithms.multi_agent import ippo
-from sterling.algorithms.offline import iql
+from sterling.algorithms.offline import cql, iql, td3bc
+from sterling.algorithms.online import sac
 from sterling.checking import check_algorithm
-from sterling.checking.problems.checked_problem import declared_problem, problem_label
+from sterling.checking.problems.checked_problem import (
+    asks_random_log,
+    declared_problem,
+    problem_label,
+)
+from sterling.checking.problems.made_problems import has_known_answers, made_problems
 from sterling.checking.problems.random_log import write_random_log
 from sterling.cli import main
 from sterling.data.dataset import Dataset
@@ -84,6 +90,15 @@ def test_check_names_a_fault_planted_in_a_learner_of_teams_or_logs(module, where
 @pytest.mark.parametrize("name", ["ippo", "mappo", "dt", "gcbc", "gciql", "qrl"])
 def test_check_leaves_no_update_of_teams_and_logs_unchecked(name):
     assert [one for one in of_updates(name) if one.verdict != "holds"] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "logged"), [(cql, True), (td3bc, True), (iql, False), (sac, False)]
+)
+def test_known_answers_are_asked_of_algorithms_that_are_not_checked_on_logs(module, logged):
+    random_log = asks_random_log(declared_problem(module, {}))
+    made = made_problems(module, module.needs(module.Config()), random_log)
+    assert [has_known_answers(each) for each in made.values()] == [not logged, not logged]
 
 
 def test_arguments_given_for_checking_replace_those_that_the_file_declares(tmp_path):

@@ -56,6 +56,7 @@ from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 MAX_LOG_PENALTY = math.log(1e6)  # as in the authors' code
+checked_in = {"data": "random"}  # its values are below the right answers of probes
 SampledActions = tuple[Float[Array, "sample batch n"], Float[Array, "sample batch"]]  # a, log p
 
 

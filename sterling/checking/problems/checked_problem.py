@@ -20,6 +20,7 @@ from sterling.training.phases.phase_sequence import (
 from sterling.types import Mistake
 
 DECLARED = "checked_in"  # an algorithm's dict of arguments of train, with which it is checked
+RANDOM_LOG = "random"  # the word for a log that the check makes by random actions
 PLACE = ("environment", "env_options", "data")
 PLANNED = 40_000  # steps or updates of the run that is begun, for schedules
 SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
@@ -92,8 +93,14 @@ def declared_problem(algorithm: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_place(options: dict[str, Any]) -> bool:
-    """Whether the arguments of ``train`` name a world or a log."""
-    return "environment" in options or "data" in options
+    """Whether the arguments of ``train`` name a world, or a log that is not of a world's random
+    actions."""
+    return "environment" in options or not asks_random_log({"data": RANDOM_LOG, **options})
+
+
+def asks_random_log(options: dict[str, Any]) -> bool:
+    """Whether the arguments of ``train`` ask for a log of random actions."""
+    return str(options.get("data")) == RANDOM_LOG
 
 
 def _own_folder(algorithm: Any) -> Path | None:

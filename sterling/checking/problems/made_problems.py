@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sterling.checking.problems.checked_problem import small_number_of_envs
+from sterling.checking.problems.checked_problem import asks_random_log, small_number_of_envs
 from sterling.checking.problems.random_log import write_random_log
 from sterling.needs.feed import TEACHER_ACTION
 from sterling.needs.goal_rows import draws_goals
 from sterling.training.api import train
 
-RANDOM_LOG = "random"  # the word for a log of random actions
 TEACHER: dict[str, Any] = {  # hardly trained
     **{"algorithm": "a2c", "width": 16, "steps": 64, "preset": False, "evaluate_episodes": 0}
 }
@@ -24,10 +23,10 @@ WORLDS = {  # whose actions are discrete, continuous
 }
 
 
-def made_problems(algorithm: Any, needs: Any) -> dict[str, dict[str, Any]]:
+def made_problems(algorithm: Any, needs: Any, logged: bool) -> dict[str, dict[str, Any]]:
     """Return a problem of each kind of actions, "discrete" and "continuous": arguments of
-    ``train``."""
-    kind = "log" if needs.only_from_logs else ""
+    ``train``. Whether a problem is ``logged`` is asked of those that could also act in a world."""
+    kind = "log" if needs.only_from_logs or logged else ""
     if getattr(algorithm, "several_agents", False):
         kind = "team"
     elif hasattr(algorithm.Config, "cost_limit"):
@@ -50,7 +49,7 @@ def complete_problem(options: dict[str, Any], needs: Any, folder: Path) -> dict[
     made = dict(options)
     world = {"environment": made.get("environment"), "env_options": made.get("env_options", {})}
     lacks = "data" not in made and (needs.only_from_logs or needs.beside_log)
-    if str(made.get("data")) == RANDOM_LOG or lacks:
+    if asks_random_log(made) or lacks:
         made["data"] = write_random_log(**world, folder=folder)
     if "data" not in made or needs.beside_log:
         made.setdefault("envs", small_number_of_envs(needs))
