@@ -38,7 +38,7 @@ from sterling.checking.small_settings import small_fields
 from sterling.checking.training_checks import TrainingRuns, answer_checks, comparison_checks
 from sterling.checking.update_checks import Subject, may_learn_from_rewards, update_checks
 from sterling.field_types import SIZES_TYPE
-from sterling.needs.feed import FRESH, REPLAY
+from sterling.needs.feed import FRESH, LABELS, REPLAY
 from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake
 
@@ -190,10 +190,11 @@ def _begin(named: Named, problem: Problem, form: str) -> list[Any]:
 
 def _run_checks(named: Named, problem: Problem, made: bool, subjects: list[Any]) -> Iterator[Check]:
     """Yield the checks of runs that must be equal, and on probes, for an algorithm that learns from
-    rewards, of known answers."""
+    rewards or from labels of them, of known answers."""
     runs = TrainingRuns(problem, named.needs)
     yield from comparison_checks(runs, named.module)
-    if made and has_known_answers(problem.options) and may_learn_from_rewards(subjects):
+    taught = named.needs.has_feed(LABELS) or may_learn_from_rewards(subjects)
+    if made and has_known_answers(problem.options) and taught:
         yield from answer_checks(runs, named.module, named.quick)
 
 

@@ -17,6 +17,7 @@ from sterling.checking.review_findings import NotChecked
 from sterling.experience.beside_rows import STEPS
 from sterling.needs.feed import EPISODES, PAD
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
+from sterling.training.host_visits import Visits
 from sterling.types import Feed, Record, Spec
 
 ROWS = 64  # observations given to ``act``
@@ -37,7 +38,8 @@ def first_subjects(problem: Problem) -> list[FeedSubject]:
 class FirstIteration:
     """A run that has just begun, and what its first iteration collected."""
 
-    def __init__(self, run: Any, spec: Spec):
+    def __init__(self, begun: Any, spec: Spec):
+        run = Visits({}).made(begun)  # has pairs compared, for instance
         self.run, self.spec = run, spec
         self.state = jax.tree.map(lambda leaf: leaf[0], run.agent.state)
         keys = random_keys.for_seeds(run.seeds, "collect", 0)

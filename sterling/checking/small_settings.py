@@ -11,6 +11,7 @@ SMALL_VALUES: dict[str, Any] = {
     **{"limit": 16},  # steps of a population's episodes
     **{"model_updates": 20, "model_batch": 64, "model_width": 16, "branches": 8, "kept": 2_000},
     **{"reward_updates": 20, "reward_batch": 32, "reward_width": 16},
+    **{"reward_lr": 1e-2, "ask_every": 8, "segment": 1},  # episodes of some probes have one step
     **{"exploration_fraction": 0.5, "exploration_final": 0.1, "alpha": 0.01, "tune_alpha": False},
     **{"normalise_obs": False, "normalise_reward": False, "entropy_coef": 0.0, "log_std": -0.5},
 }

@@ -87,8 +87,8 @@ def test_check_names_a_fault_planted_in_a_learner_of_teams_or_logs(module, where
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ippo", "mappo", "dt", "gcbc", "gciql", "qrl"])
-def test_check_leaves_no_update_of_teams_and_logs_unchecked(name):
+@pytest.mark.parametrize("name", ["ippo", "mappo", "dt", "gcbc", "gciql", "qrl", "pebble"])
+def test_check_leaves_no_update_of_teams_logs_and_labels_unchecked(name):
     assert [one for one in of_updates(name) if one.verdict != "holds"] == []
 
 
