@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.online import sac
-from sterling.equations.masked_average import masked_mean
+from sterling.equations.discriminator import discriminator_loss, gradient_penalty
 from sterling.field_types import Count, NotNegative
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam, descend
@@ -77,7 +77,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     """Update the discriminator on rows of the replay and of the dataset, then SAC."""
     expert = batch.beside["expert"]
     own, theirs = (inputs(state, x) for x in (batch, expert))
-    grads, metrics = jax.grad(discriminator_loss, has_aux=True)(
+    grads, metrics = jax.grad(discriminator_objective, has_aux=True)(
         state.discriminator, own, theirs, state.config.penalty, key
     )
     direction, optimiser = adam().update(grads, state.optimiser)
@@ -91,23 +91,18 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return State(policy, net, optimiser), Signals(signals.metrics | found, signals.samples)
 
 
-def discriminator_loss(
+def discriminator_objective(
     net: MLP,
     own: tuple[Float[Array, "row inputs"], Bool[Array, "row"]],
-    theirs: tuple[Float[Array, "row inputs"], Bool[Array, "row"]],
+    expert: tuple[Float[Array, "row inputs"], Bool[Array, "row"]],
     penalty: Float[Array, ""] | float,
     key: Key[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Return L_D; D is the sigmoid of the network's output f."""
-    (x, mask), (y, counts) = own, theirs
-    share = jax.random.uniform(random_keys.fold(key, "mixture"), (len(x), 1))
-    slopes = jax.vmap(jax.grad(lambda x: net(x)[0]))(share * x + (1.0 - share) * y)
-    steep = jnp.square(jnp.sqrt(jnp.sum(jnp.square(slopes), -1) + 1e-12) - 1.0)
-    f = net(x)[..., 0]
-    loss = masked_mean(jax.nn.softplus(f), mask)
-    loss += masked_mean(jax.nn.softplus(-net(y)[..., 0]), counts)
-    total = loss + penalty * masked_mean(steep, mask & counts)
-    return total, {"loss": loss, "own_found": masked_mean((f < 0.0).astype(jnp.float32), mask)}
+    """Return L_D of own rows and an expert's, and how often they are told right."""
+    (x, mask), (y, counts) = own, expert
+    loss, right = discriminator_loss(net(x)[..., 0], net(y)[..., 0], mask, counts)
+    steep = gradient_penalty(lambda x: net(x)[0], x, y, mask & counts, key, slope=1.0)
+    return loss + penalty * steep, {"loss": loss, "accuracy": right}
 
 
 def inputs(state: State, rows: Record) -> tuple[Float[Array, "row inputs"], Bool[Array, "row"]]:

@@ -1,11 +1,11 @@
 """Generative adversarial imitation learning (Ho 2016, arXiv:1606.03476): PPO whose reward is how
 little a discriminator tells its rows from those of demonstrations.
 
-    discriminator   L_D = E_own[ -log(1 - D(s, a)) ] + E_expert[ -log D(s, a) ] + c E[ |dD/dx|^2 ]
+    discriminator   L_D = E_own[ -log(1 - D(s, a)) ] + E_expert[ -log D(s, a) ] + c E[ |df/dx|^2 ]
     reward          r   = -log(1 - D(s, a))
 
-The true reward is never read. c weighs a penalty on the gradient of D's logit at mixtures of own
-and expert rows (as in Gulrajani 2017), which keeps D from telling the rows apart at once.
+D is the sigmoid of the network's output f. The true reward is never read. c weighs a penalty on the
+gradient of f at mixtures of own and expert rows, which keeps D from telling them apart at once.
 
     sterling train examples/methods/gail.py CartPole-v1 --data expert.h5 --steps 100_000
 """
@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
 from sterling.algorithms.online import ppo
-from sterling.equations.masked_average import masked_mean
+from sterling.equations.discriminator import discriminator_loss, gradient_penalty
 from sterling.field_types import Count, NotNegative
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam, descend
@@ -86,7 +86,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         net, optimiser = carry
         drawn = jax.random.choice(random_keys.fold(key, "own"), own.shape[0], (len(theirs),))
         rows, mask = own[drawn], batch.mask.reshape(-1)[drawn]
-        grads, metrics = jax.grad(discriminator_loss, has_aux=True)(
+        grads, metrics = jax.grad(discriminator_objective, has_aux=True)(
             net, (rows, theirs), (mask, expert.mask), config.penalty, key
         )
         direction, optimiser = adam().update(grads, optimiser)
@@ -102,23 +102,17 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return State(policy, net, optimiser), Signals(signals.metrics | own_metrics)
 
 
-def discriminator_loss(
+def discriminator_objective(
     net: MLP,
     rows: tuple[Float[Array, "row inputs"], Float[Array, "row inputs"]],
     masks: tuple[Array, Array],
     penalty: Float[Array, ""] | float,
     key: Key[Array, ""],
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Return L_D of own rows and an expert's, and how often each is told right."""
-    logits = [net(x)[..., 0] for x in rows]
-    own, theirs = (jax.nn.softplus(sign * x) for sign, x in zip((1.0, -1.0), logits, strict=True))
-    share = jax.random.uniform(random_keys.fold(key, "mixture"), (len(rows[0]), 1))
-    slopes = jax.vmap(jax.grad(lambda x: net(x)[0]))(share * rows[0] + (1.0 - share) * rows[1])
-    steep = masked_mean(jnp.sum(jnp.square(slopes), -1), masks[0] & masks[1])
-    loss = masked_mean(own, masks[0]) + masked_mean(theirs, masks[1])
-    right = [masked_mean((sign * x < 0.0).astype(jnp.float32), mask) for sign, x, mask in
-             zip((1.0, -1.0), logits, masks, strict=True)]  # fmt: skip
-    return loss + penalty * steep, {"loss": loss, "accuracy": 0.5 * (right[0] + right[1])}
+    """Return L_D of own rows and an expert's, and how often they are told right."""
+    loss, right = discriminator_loss(*(net(x)[..., 0] for x in rows), *masks)
+    steep = gradient_penalty(lambda x: net(x)[0], *rows, masks[0] & masks[1], key)
+    return loss + penalty * steep, {"loss": loss, "accuracy": right}
 
 
 def _inputs(state: State, rows: Record) -> Float[Array, "row inputs"]:

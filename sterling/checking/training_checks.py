@@ -77,9 +77,8 @@ def answer_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[C
     """Yield the checks of runs on the probes, with the kind of actions that the problem, one of
     them, has; ``quick`` leaves out most."""
     code = getattr(algorithm, runs.learner)
-    for kind in (
-        PROBE_KINDS if _has_values(algorithm) else ACTION_PROBES
-    ):  # the others are about values
+    kinds = PROBE_KINDS if _has_values(algorithm) else ACTION_PROBES  # the others are about values
+    for kind in kinds:
         name = kind + CONTINUOUS * runs.continuous
         what = f"it solves probe:{name} ({PROBE_TOPICS[kind]})"
         if quick and kind != PROBE_KINDS[0]:

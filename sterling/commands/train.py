@@ -24,17 +24,8 @@ from sterling.lookup import entry_points, user_imports
 
 LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
-    *(
-        "model",
-        "levels",
-        "held_out",
-        "judge",
-        "curriculum",
-        "texts",
-        "examples",
-        "context",
-        "slots",
-    ),
+    *("model", "levels", "held_out", "judge", "curriculum"),
+    *("texts", "examples", "context", "slots"),
     *("scene_seconds", "dump", "replay", "pool", "lora", "forget"),
 )
 FORWARDED_OPTIONS = (

@@ -111,7 +111,9 @@ class Feed:
         if self.edge != CROSS and (not self.length or self.of not in (REPLAY, DREAM)):
             raise Mistake(f"edge={self.edge!r} is for sequences: give a length, or leave it out")
         if self.edge == PAD and (self.n_step > 1 or self.of == DREAM):
-            raise Mistake("padded sequences are single steps of a store. Leave out n_step, dreams.")
+            raise Mistake(
+                f"edge={PAD!r} takes rows as they were stored. Leave out n_step and dreams."
+            )
 
     def _check_beside(self) -> None:
         """Raise Mistake for rows beside the batch that this feed cannot have."""

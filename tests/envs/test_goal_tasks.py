@@ -73,7 +73,7 @@ def test_a_log_of_a_maze_is_learned_from_and_judged_by_task(maze, tmp_path):
 def test_episodes_that_leave_tasks_out_are_refused_before_training(maze):
     with pytest.raises(Mistake, match="Give a multiple of 5 episodes"):
         sterling.train("hiql", data=maze, evaluate_episodes=7, **SMALL)
-    with pytest.raises(Mistake, match="draws goals for learners that draw none"):
+    with pytest.raises(Mistake, match="draws its goals itself"):
         sterling.train("hiql", data=maze, hindsight="future", evaluate_episodes=5, **SMALL)
 
 

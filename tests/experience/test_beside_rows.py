@@ -6,13 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from collected import collect
-from gymnasium import spaces
+from marked_log import marked_log
 from marked_world import ENVS, SEEDS, Idle, Marked, begun, length
 
 from sterling import random_keys
-from sterling.data import Dataset
 from sterling.data.device_dataset import HostDataset
-from sterling.data.episode_columns import Block
 from sterling.experience.offline.batch_augmentation import Augment
 from sterling.experience.offline.beside_log import BesideLog
 from sterling.experience.offline.dataset_batches import DatasetSource
@@ -24,23 +22,11 @@ from sterling.types import Anywhere, Beside, Feed, Later, Mistake, Needs
 
 LENGTHS = np.array((1, 4, 9, 30))
 KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
-PLACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
 @pytest.fixture(name="log", scope="module")
 def _log():
-    """Observation (episode, step); the reward of a row is its number."""
-    number = np.repeat(np.arange(len(LENGTHS)), LENGTHS + 1)
-    step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
-    rows = np.arange(LENGTHS.sum(), dtype=np.float32)
-    arrays = {
-        "obs": np.stack([number, step], 1).astype(np.float32),
-        "action": rows[:, None] / rows.size,
-        "reward": rows,
-        "discount": np.ones(rows.size, np.float32),
-    }
-    block = Block(arrays, LENGTHS, np.zeros(len(LENGTHS), np.int32))
-    return Dataset.from_block(block, PLACE, spaces.Box(-1.0, 1.0, (1,), np.float32))
+    return marked_log(LENGTHS)
 
 
 def needs_of(*beside, batch=4000, collect=0, **more):

@@ -7,34 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium import spaces
+from marked_log import marked_log
 
-from sterling.data import Dataset
 from sterling.data.device_dataset import HostDataset
-from sterling.data.episode_columns import Block
 from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
 from sterling.needs.feed import DREAM
 from sterling.types import Dreams, Feed, Needs, Record
 
 LENGTHS = np.array((3, 8, 20))
+BEGINS = np.cumsum(LENGTHS) - LENGTHS  # rows at which episodes begin
 SEEDS, BRANCHES, STEPS = 2, 6, 3
 KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
-
-
-def log():
-    """Observation (episode, step), the reward 10 times the step."""
-    number = np.repeat(np.arange(len(LENGTHS)), LENGTHS + 1)
-    step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
-    arrays = {
-        "obs": np.stack([number, step], 1).astype(np.float32),
-        "action": np.zeros((LENGTHS.sum(), 1), np.float32),
-        "reward": np.concatenate([10.0 * np.arange(n, dtype=np.float32) for n in LENGTHS]),
-        "discount": np.ones(LENGTHS.sum(), np.float32),
-    }
-    block = Block(arrays, LENGTHS, np.zeros(len(LENGTHS), np.int32))
-    place = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    return Dataset.from_block(block, place, spaces.Box(-1.0, 1.0, (1,), np.float32))
 
 
 class Counting(eqx.Module):
@@ -56,7 +40,7 @@ class Counting(eqx.Module):
 def dreaming(**more):
     dreams = Dreams(BRANCHES, STEPS, size=BRANCHES * STEPS, real=0.25)
     needs = Needs(0, (Feed(DREAM, batch=200, updates=2, dreams=dreams, **more),))
-    stored = DatasetSource.create(log(), needs_without_dreams(needs))
+    stored = DatasetSource.create(marked_log(LENGTHS), needs_without_dreams(needs))
     return Dream.create(stored, needs.feeds[0], KEYS)
 
 
@@ -73,19 +57,21 @@ def test_model_rollouts_begin_at_rows_of_the_log_and_mix_with_them():
     batch = drawn(dreaming())
     real = batch.obs[..., 1] >= 0
     np.testing.assert_array_equal(real.sum(-1), np.full((SEEDS, 2), 50))
-    np.testing.assert_array_equal(batch.reward[real], 10.0 * batch.obs[real][:, 1])
+    number, step = (batch.obs[real][:, i].astype(int) for i in range(2))
+    np.testing.assert_array_equal(batch.reward[real], BEGINS[number] + step)
     made = batch.obs[~real]
     assert set(np.unique(made[:, 1])) == {-1.0, -2.0, -3.0}
     # what an imagined row earns is what its real row earned, which lies in the same episode
-    steps = batch.reward[~real] / 10.0
-    assert (steps < LENGTHS[made[:, 0].astype(int)]).all()
+    number = made[:, 0].astype(int)
+    steps = batch.reward[~real] - BEGINS[number]
+    assert ((steps >= 0) & (steps < LENGTHS[number])).all()
     assert np.unique(steps).size > 5
     assert batch.mask.all()
 
 
 def test_model_rollouts_of_a_log_are_equal_in_memory_and_on_disk():
     fast = dreaming()
-    on_disk = HostDataset(log())
+    on_disk = HostDataset(marked_log(LENGTHS))
     stored = dataclasses.replace(fast.source, data=on_disk)
     slow = dataclasses.replace(fast, source=stored)
     assert fast.traced

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from collected import collect
-from gymnasium import spaces
+from marked_log import marked_log
 from marked_world import ENVS, SEEDS, Idle, Marked, begun, length
 
 from sterling import random_keys
-from sterling.data import Dataset
-from sterling.data.episode_columns import Block
 from sterling.equations.sequence_rows import unbroken
 from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.replay.replay_buffer import Replay
@@ -25,20 +23,8 @@ STEPS = 5
 
 def logged(edge, **more):
     """Sequences of a log whose observations are (episode, step), as NumPy."""
-    number = np.repeat(np.arange(len(LENGTHS)), LENGTHS + 1)
-    step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
-    rows = np.arange(LENGTHS.sum(), dtype=np.float32)
-    arrays = {
-        "obs": np.stack([number, step], 1).astype(np.float32),
-        "action": rows[:, None] / rows.size,
-        "reward": rows,
-        "discount": np.ones(rows.size, np.float32),
-    }
-    block = Block(arrays, LENGTHS, np.zeros(len(LENGTHS), np.int32))
-    place = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    log = Dataset.from_block(block, place, spaces.Box(-1.0, 1.0, (1,), np.float32))
     needs = Needs(0, (Feed(batch=400, length=STEPS, edge=edge, **more),))
-    _, batch = collect(DatasetSource.create(log, needs), None, KEYS)
+    _, batch = collect(DatasetSource.create(marked_log(LENGTHS), needs), None, KEYS)
     return jax.tree.map(lambda x: np.asarray(x[0, 0]), batch)
 
 
@@ -128,7 +114,7 @@ def test_padded_sequences_of_a_replay_end_in_the_drawn_row():
         (lambda: Feed(edge="mask"), "give a length"),
         (lambda: Feed("fresh", edge="mask"), "give a length"),
         (lambda: Feed(length=3, edge="pad", n_step=2), "Leave out n_step"),
-        (lambda: Feed("dream", length=3, edge="pad", dreams=Dreams(1, 3, 9, 0.5)), "single steps"),
+        (lambda: Feed("dream", length=3, edge="pad", dreams=Dreams(1, 3, 9, 0.5)), "as they were stored"),
     ],
 )
 def test_edges_that_sequences_cannot_have_are_refused(made, words):

@@ -28,8 +28,7 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
         return
     parse_hindsight(word)
     if draws_goals(needs):
-        raise Mistake(f"hindsight draws goals for learners that draw none, and {name} does. "
-                      "Leave out hindsight.")  # fmt: skip
+        raise Mistake(f"{name} draws its goals itself. Leave out hindsight.")
     if needs.has_feed(DREAM):
         raise Mistake(f"hindsight does not change the goals of model rollouts, from which {name} "
                       "learns. Leave out hindsight.")  # fmt: skip
