@@ -72,9 +72,13 @@ else
 	$(BIN)/python checks/slow_runs.py record build/slow/annotated.xml build/slow/others.xml
 endif
 
+# Reports stay; when those of all parts of a commit are there, they are recorded as one whole run.
+SLOW_PART = $(PYTEST) -m slow -p checks.slow_parts --part $(PART)
+REPORT_END = $(subst /,-of-,$(PART))-$(shell git rev-parse --short=10 HEAD).xml
 test-slow-part: $(STAMP)
-	$(PYTEST) -m slow -p checks.slow_parts --part $(PART) $(ANNOTATED)
-	$(PYTEST) -m slow -p checks.slow_parts --part $(PART) $(OTHERS)
+	$(SLOW_PART) --junitxml=build/slow/annotated-$(REPORT_END) $(ANNOTATED); first=$$?; \
+	$(SLOW_PART) --junitxml=build/slow/others-$(REPORT_END) $(OTHERS); second=$$?; \
+	$(BIN)/python checks/slow_runs.py parts $(PART); exit $$((first + second))
 
 SINCE := main
 test-changed: $(STAMP)  ## the tests, quick and slow, that a change since SINCE (a commit or branch) can affect

@@ -1,10 +1,11 @@
 """Record a whole run of ``make test-slow``, and say how long ago the last one was.
 
     python checks/slow_runs.py record build/slow/*.xml   # after a run; exit 1 where tests failed
+    python checks/slow_runs.py parts 3/6                 # after a part, recorded with the last one
     python checks/slow_runs.py last                      # one line, for .ci/run
 
-A run is whole if both groups of tests came to their end. The record, ``slow_runs.json``, names
-the commit, the counts and every test that failed.
+A run is whole if both groups of tests came to their end, in all parts of one commit. The record,
+``slow_runs.json``, names the commit, the counts and every test that failed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "checks" / "slow_runs.json"
-GROUPS = 2  # processes that execute annotations of shapes, and those that do not
+REPORTS = ROOT / "build" / "slow"
+GROUPS = ("annotated", "others")  # processes that execute annotations of shapes, or do not
 sys.path.append(str(ROOT))
 
 from benchmarks import evidence  # noqa: E402
@@ -41,15 +43,23 @@ def read(reports: list[Path]) -> dict[str, Any]:
     }
 
 
-def record(reports: list[Path]) -> int:
+def part_reports(part: str, commit: str, folder: Path = REPORTS) -> list[Path]:
+    """Return the reports of all parts, of which ``part`` is one: 3/6 is the third of six."""
+    count = int(part.partition("/")[2])
+    numbers = range(1, count + 1)
+    return [folder / f"{g}-{i}-of-{count}-{commit[:10]}.xml" for g in GROUPS for i in numbers]
+
+
+def record(reports: list[Path], command: str = "make test-slow") -> int:
     """Write the record of a whole run; return 0 if every test passed and 1 otherwise."""
-    missing = [str(report) for report in reports if not report.exists()]
-    if missing or len(reports) != GROUPS:
-        print(f"not a whole run, so it is not recorded: {len(reports)} reports of {GROUPS}")
+    there = [report for report in reports if report.exists()]
+    wanted = max(len(reports), len(GROUPS))
+    if len(there) < wanted:
+        print(f"not a whole run, so it is not recorded: {len(there)} reports of {wanted}")
         return 1
     found = read(reports)
     begun = evidence.begin(ROOT)
-    begun["command"] = "make test-slow"
+    begun["command"] = command
     evidence.write(RECORD, found, begun, seeds="in each test")
     print(f"make test-slow: {counts(found)}; recorded in {RECORD.relative_to(ROOT)}")
     return 1 if found["failed"] else 0
@@ -77,4 +87,7 @@ def last(path: Path = RECORD, root: Path = ROOT) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
         sys.exit(record([Path(each) for each in sys.argv[2:]]))
+    if sys.argv[1:2] == ["parts"]:
+        own = part_reports(sys.argv[2], evidence.begin(ROOT)["commit"])
+        sys.exit(record(own, f"make test-slow PART=1/{len(own) // 2} and all others"))
     print(last())

@@ -38,6 +38,25 @@ def test_slow_run_with_a_missing_report_is_not_recorded(tmp_path, monkeypatch, c
     assert "not a whole run" in capsys.readouterr().out
 
 
+def test_parts_of_one_commit_are_a_whole_run_once_all_are_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(slow_runs, "RECORD", tmp_path / "record.json")
+    monkeypatch.setattr(slow_runs, "ROOT", tmp_path)
+    monkeypatch.setattr(slow_runs.evidence, "begin", lambda root: {"commit": "a" * 40})
+    reports = slow_runs.part_reports("2/2", "a" * 40, tmp_path)
+    assert [report.name for report in reports[1:3]] == [
+        "annotated-2-of-2-aaaaaaaaaa.xml",
+        "others-1-of-2-aaaaaaaaaa.xml",
+    ]
+    for report in reports:
+        assert slow_runs.record(reports, "parts") == 1
+        assert not slow_runs.RECORD.exists()
+        report.write_text(REPORT)
+    assert slow_runs.record(reports, "parts") == 1  # for a test failed
+    found = json.loads(slow_runs.RECORD.read_text())
+    assert (found["passed"], found["test_seconds"]) == (4, 16)
+    assert found["provenance"][0]["command"] == "parts"
+
+
 @pytest.fixture
 def repository(tmp_path):
     """A repository of two commits, and the hash of the first."""

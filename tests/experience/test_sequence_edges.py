@@ -114,7 +114,10 @@ def test_padded_sequences_of_a_replay_end_in_the_drawn_row():
         (lambda: Feed(edge="mask"), "give a length"),
         (lambda: Feed("fresh", edge="mask"), "give a length"),
         (lambda: Feed(length=3, edge="pad", n_step=2), "Leave out n_step"),
-        (lambda: Feed("dream", length=3, edge="pad", dreams=Dreams(1, 3, 9, 0.5)), "as they were stored"),
+        (
+            lambda: Feed("dream", length=3, edge="pad", dreams=Dreams(1, 3, 9, 0.5)),
+            "as they were stored",
+        ),
     ],
 )
 def test_edges_that_sequences_cannot_have_are_refused(made, words):
