@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from sterling import report as report
     from sterling import schedules as schedules
     from sterling.data import Dataset
+    from sterling.envs.episode_starts import Start
     from sterling.envs.hosted.worker_pool import WorldFailed
     from sterling.evaluation.compare_runs import compare
     from sterling.evaluation.evaluate_run import evaluate
+    from sterling.experience.levels.start_rollout import chosen_by
     from sterling.experience.source_layers import Layer
     from sterling.system.mistake import Mistake
     from sterling.training.api import resume, train
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from sterling.tuning.tuning_api import tune
 
 __all__ = [
-    "Callback", "Dataset", "Event", "Layer", "Mistake", "TrainedRun", "WorldFailed", "compare",
-    "evaluate", "load", "report", "resume", "train", "tune",
+    "Callback", "Dataset", "Event", "Layer", "Mistake", "Start", "TrainedRun", "WorldFailed",
+    "chosen_by", "compare", "evaluate", "load", "report", "resume", "train", "tune",
 ]  # fmt: skip
 
 _HOME = {name: "sterling.training.api" for name in __all__}
@@ -37,6 +39,8 @@ _HOME |= {"Mistake": "sterling.system.mistake", "Dataset": "sterling.data"}
 _HOME |= {
     "WorldFailed": "sterling.envs.hosted.worker_pool",
     "Layer": "sterling.experience.source_layers",
+    "Start": "sterling.envs.episode_starts",
+    "chosen_by": "sterling.experience.levels.start_rollout",
     "compare": "sterling.evaluation.compare_runs",
     "evaluate": "sterling.evaluation.evaluate_run",
     "tune": "sterling.tuning.tuning_api",
