@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from sterling.data.dataset import Dataset
 from sterling.data.episode_columns import BLOCK_ROWS
+from sterling.equations.returns import lowest_return
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Log, Mistake
 
@@ -41,7 +42,7 @@ def lowest_continuation(dataset: Dataset, gamma: float) -> float:
     """Return the lowest possible return after a truncation if no reward is below the log's
     minimum: that reward forever, or 0 if no reward is negative."""
     lowest = min(float(block.arrays["reward"].min(initial=0.0)) for block in dataset.blocks())
-    return lowest / max(1.0 - gamma, 1e-6)
+    return lowest_return(lowest, gamma)
 
 
 def discounted_returns(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+Number = TypeVar("Number", float, Array)
 
 
 def gae(
@@ -60,6 +64,12 @@ def lambda_returns(
 
     rows = (reward, discount, next_value, lam * trace.astype(reward.dtype))
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), rows, reverse=True)[1]
+
+
+def lowest_return(lowest: Number, gamma: float) -> Number:
+    """Return the lowest possible return if no reward is below ``lowest``, at most 0: that reward
+    forever."""
+    return lowest / max(1.0 - gamma, 1e-6)
 
 
 def continues(

@@ -32,8 +32,9 @@ class NeedsBase:
     collect: Any = 0  # steps of every env per iteration
     capacity: Any = 0  # rows of the replay buffer, over all envs of one seed
     warmup: Any = 0  # steps with random actions before the first update
-    # names of extras that the replay keeps: the actor's, the world's channels, and "memory" for
-    # the past before each row, which batches have as ``start``
+    # names of extras that the replay keeps: the actor's, the world's channels, their totals over
+    # the episode up to a row, "episode/NAME" (also of "return" and "length"), and "memory" for the
+    # past before each row, which batches have as ``start``
     keep: Any = ()
     adapt: Any = 0  # steps of every env that it adapts to; the first of an iteration
     members: Any = 0  # envs, in each of which an iteration begins an episode; 0: episodes go on

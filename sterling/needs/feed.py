@@ -78,8 +78,9 @@ class Feed:
     gamma: float = 1.0  # discount inside an n-step sum
     priority: float = 0.0  # exponent of prioritised replay; 0 draws uniformly
     correction: float = 1.0  # exponent of its importance weights
-    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
-    # episode's end; after a truncation a lower bound (lowest_continuation); -inf: not known yet
+    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to go, to the
+    # episode's end; after a truncation a lower bound: the lowest reward of the log, or of the run
+    # so far, forever (but 0 for padded sequences); -inf: the episode has not ended
     add: tuple[str, ...] = ()  # extras of each row, of ADDED
     dreams: Dreams | None = None  # for a feed of model rollouts
     labels: Labels | None = None  # for a feed of labels
@@ -100,6 +101,11 @@ class Feed:
             raise Mistake(
                 f"a feed with after={self.after} and until={self.until} gives no batch. Give a "
                 "larger until, or leave out the feed."
+            )
+        if self.monte_carlo is not None and self.of != REPLAY:
+            raise Mistake(
+                f"returns to go are known of rows of a replay or a log, not of {self.of!r}. Leave "
+                "out monte_carlo."
             )
         self._check_edge()
         self._check_beside()

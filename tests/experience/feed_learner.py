@@ -35,12 +35,13 @@ class FeedLearner:
     Config = Config
     __name__ = "feed-learner"
 
-    def __init__(self, feed):
-        self.feed = feed
+    def __init__(self, feed, keep=()):
+        self.feed, self.keep = feed, keep
 
     def needs(self, config):
         """Ask for the feed."""
-        return Needs(4, (self.feed,), capacity=400, warmup=0 if self.feed.of == FRESH else 64)
+        warmup = 0 if self.feed.of == FRESH else 64
+        return Needs(4, (self.feed,), capacity=400, warmup=warmup, keep=self.keep)
 
     def init(self, key, spec, config):
         """Create an agent."""

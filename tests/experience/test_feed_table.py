@@ -25,10 +25,12 @@ FEEDS = {
     "expert": Feed(batch=8, beside=EXPERT),
     "added": Feed(batch=8, add=("next_action", "place", "one_step")),
     "to go": Feed(batch=8, monte_carlo=0.9),
+    "kept totals": Feed(batch=8),
     "dreams": Feed("dream", batch=8, dreams=Dreams(4, 2, 32, 0.5)),
     "rollout": Feed("fresh"),
     "rollout and expert": Feed("fresh", beside=EXPERT),
 }
+KEEP = {"kept totals": ("episode/return",)}
 WORLDS = {"hidden": "probe:hidden", "hindsight": "flip:4"}
 OPTIONS = {
     "none": {},
@@ -47,10 +49,12 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
     ("later", "*", "hindsight", "hindsight draws goals"),
+    ("kept totals", "log, file, mixture", "*", "which no dataset holds"),
     ("rollout, rollout and expert", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
     ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
     ("anywhere", "replay", "hindsight", "keep theirs"),
+    ("to go", "replay", "hindsight", "learns from returns to the episode's end"),
     ("crossing, masked, padded", "replay", "hindsight", "learns from sequences"),
 )
 
@@ -93,7 +97,8 @@ def test_feeds_of_a_store_work_with_an_option_or_are_refused_in_one_line(
     for name, feed in FEEDS.items():
         expected = refusal(name, store, option)
         try:
-            run = sterling.train(FeedLearner(feed), WORLDS.get(option, "CartPole-v1"), **how)
+            learner = FeedLearner(feed, KEEP.get(name, ()))
+            run = sterling.train(learner, WORLDS.get(option, "CartPole-v1"), **how)
             said = "" if np.all(np.asarray(run.agent.state.updates) > 0) else "no update"
         except Mistake as mistake:
             said = str(mistake)

@@ -18,7 +18,7 @@ it keeps the actor, where Q-learning has a maximum, so that both kinds explore a
 return from there on, so Q is not lowered below the behaviour policy's value and is not forgotten
 when learning continues online. R must bound V from below, so after a truncation the dataset's
 smallest reward, if negative, is assumed to follow for ever (as in the authors' code for constant
-step costs). Where R is unknown (new experience) it is CQL.
+step costs). Where R is unknown (an episode that has not ended) it is CQL.
 
 Deviations from the papers: alpha' is that of the authors' code, which has the full square where eq.
 4 has half of it (alpha' there is half as large); the integral is a mean of samples, not a sum, so

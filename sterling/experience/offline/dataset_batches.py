@@ -164,7 +164,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Return the windows as transitions, with the extras that the feed asks for."""
         first = self.take(index)
         extras = self._added(first, index, feed)
-        if self.returns is not None:
+        if feed.monte_carlo is not None:
+            assert self.returns is not None
             extras["monte_carlo"] = self.returns[index]
         first = dataclasses.replace(first, extras=extras)
         return first if feed.n_step == 1 else self._summed(first, index, feed)
@@ -203,7 +204,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
         taken = self.take(rows)
         extras = {"time": self.time[rows], **self._added(taken, rows, feed)}
-        if self.returns is not None:
+        if feed.monte_carlo is not None:
+            assert self.returns is not None
             extras["monte_carlo"] = self.returns[rows]
         return dataclasses.replace(taken, mask=inside, extras=extras)
 

@@ -3,6 +3,7 @@ a memory the whole past before each row, so that a sequence knows how its first 
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,12 @@ from jaxtyping import Array, Key, PyTreeDef
 from sterling.actor import Actor, Past
 from sterling.experience import acting
 from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.rollouts.episode_totals import STANDARD_CHANNELS, empty_totals
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Action, AnyNeeds, Mistake, Obs, World
 
 MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
+TOTAL = "episode/"  # before a channel's name: its value over the episode so far
 PAST = "past/"  # the extras that hold the leaves of a past
 
 
@@ -71,7 +75,29 @@ def read_past(form: PyTreeDef | None, ring: Ring, place: Place) -> Past | None:
 
 def keeps_actor_extras(needs: AnyNeeds, world: World) -> bool:
     """Whether ``needs.keep`` names extras that only the actor can provide."""
-    return any(name not in world.spec.channels for name in needs.keep)
+    return any(name not in _world_shapes(world) for name in needs.keep)
+
+
+def with_kept_totals(source: Any, needs: AnyNeeds) -> Any:
+    """Return the source, whose rollout records the episode's return and length so far if ``needs``
+    keep them."""
+    names = tuple(name for name in STANDARD_CHANNELS if f"{TOTAL}{name}" in needs.keep)
+    if not names:
+        return source
+
+    def recording(x: Any) -> Any:
+        return dataclasses.replace(x, kept_totals=names) if isinstance(x, Rollout) else x
+
+    return jax.tree.map(recording, source, is_leaf=lambda x: isinstance(x, Rollout))
+
+
+def _world_shapes(world: World) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the shapes and dtypes of what the world reports beside rewards, and of its totals over
+    an episode."""
+    spec, shape = world.spec, (world.seeds, world.spec.envs)
+    totals: Any = eqx.filter_eval_shape(empty_totals, spec.channels, shape)
+    steps = {name: totals[name] for name in spec.channels}
+    return steps | {f"{TOTAL}{name}": each for name, each in totals.items()}
 
 
 def empty_extras(
@@ -85,9 +111,7 @@ def empty_extras(
         seen = (source.past, source.obs)
         own = eqx.filter_eval_shape(acting.choose, recording(actor, needs), *seen, keys, True)[2]
     own = {**own, **getattr(source, "recorded", {})}
-    shape = (world.seeds, world.spec.envs)
-    known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
-    known |= {name: each.shape for name, each in own.items()}
+    known = {**_world_shapes(world), **own}
     names = [name for name in needs.keep if name != MEMORY]
     for name in names:
         if name not in known:
@@ -97,4 +121,4 @@ def empty_extras(
                 "use one of those"
             )
     names += [name for name in known if name.startswith(PAST)]
-    return {name: jnp.zeros(known[name], getattr(own.get(name), "dtype", None)) for name in names}
+    return {name: jnp.zeros(known[name].shape, known[name].dtype) for name in names}

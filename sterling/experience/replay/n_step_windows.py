@@ -79,8 +79,6 @@ def _added_extras(feed: Feed, rows: WindowRows) -> dict[str, Array]:
     made: dict[str, Array] = {}
     if "one_step" in feed.add:
         made |= {"reward_now": rows.reward[..., 0], "discount_now": rows.discount[..., 0]}
-    if feed.monte_carlo is not None:  # unknown until the episode ends
-        made["monte_carlo"] = jnp.full(rows.reward.shape[:-1], -jnp.inf)
     return made
 
 

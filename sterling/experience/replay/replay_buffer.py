@@ -21,10 +21,12 @@ from sterling.experience.replay.kept_extras import (
     keeps_actor_extras,
     past_form,
     recording,
+    with_kept_totals,
 )
 from sterling.experience.replay.priority_tree import Priorities, SumTree
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws, start_rows
+from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.experience.rollouts.guided_rollout import GuidedRollout
@@ -42,8 +44,8 @@ class Replay(SourceWrapper, eqx.Module):
     (replay_sampling.py).
 
     Masked rows are stored too, because they hold final observations. Of the rows' extras those
-    named in ``needs.keep`` are stored: the actor's, the world's channels, and with "memory" the
-    past before each row.
+    named in ``needs.keep`` are stored: the actor's, the world's channels and their totals, and
+    with "memory" the past before each row.
     """
 
     source: Rollout | GuidedRollout | Around
@@ -53,6 +55,7 @@ class Replay(SourceWrapper, eqx.Module):
     relabel: Relabeller | None = None  # relabels windows whenever they are drawn
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
     episodes: EpisodeIndex | None = None  # which episode each row belongs to, for later rows
+    to_go: ReturnsToGo | None = None  # each row's return to its episode's end
 
     @classmethod
     def create(
@@ -86,6 +89,7 @@ class Replay(SourceWrapper, eqx.Module):
             rows = min(rows, _next_power_of_two(steps // envs + least + SPARE_ROWS))
         action, _ = eqx.filter_eval_shape(RandomActor(None, world).act, source.obs, keys, True)
         form = past_form(needs, actor, world, keys)
+        source = with_kept_totals(source, needs)
         kept = empty_extras(needs, source, actor, keys)
         channels = world.spec.channels
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
@@ -98,7 +102,8 @@ class Replay(SourceWrapper, eqx.Module):
         empty, change = _with_relabeller(ring(), relabel)
         indexed = any(feed.own_beside or feed.edge == PAD for feed in needs.feeds)
         episodes = EpisodeIndex.create(empty) if indexed else None
-        return cls(source, empty, priorities, needs, change, form, episodes)
+        to_go = ReturnsToGo.create(empty, needs)
+        return cls(source, empty, priorities, needs, change, form, episodes, to_go)
 
     @property
     def world(self) -> World:
@@ -121,24 +126,24 @@ class Replay(SourceWrapper, eqx.Module):
     def shapes_with_capacity(self, rows: int) -> Replay:
         """Return the buffer's shapes and dtypes at a capacity of ``rows`` rows."""
         ring, priorities = self.ring.shapes_with_capacity(rows), self.priorities
-        followers: Any = (self.relabel, self.episodes)
-        change, episodes = (x and x.shapes_with_capacity(rows) for x in followers)
+        followers: Any = self.kept[2:]
+        followers = (x and x.shapes_with_capacity(rows) for x in followers)
         if priorities is not None:
             size = rows * self.world.spec.envs
             tree = eqx.filter_eval_shape(SumTree.zeros, self.world.seeds, size)
             priorities = dataclasses.replace(priorities, tree=tree)
-        return self._with_parts(self.source, (ring, priorities, change, episodes))
+        return self._with_parts(self.source, (ring, priorities, *followers))
 
     def _with_parts(self, source: Any, kept: ReplayParts) -> Replay:
         """Return the buffer with another source and new stored parts."""
-        ring, priorities, change, episodes = kept
-        parts: Any = {"ring": ring, "priorities": priorities, "relabel": change}
-        return dataclasses.replace(self, source=source, episodes=episodes, **parts)
+        names = ("ring", "priorities", "relabel", "episodes", "to_go")
+        parts: Any = dict(zip(names, kept, strict=True))
+        return dataclasses.replace(self, source=source, **parts)
 
     @property
     def kept(self) -> ReplayParts:
         """Return the parts that rows are added to."""
-        return self.ring, self.priorities, self.relabel, self.episodes
+        return self.ring, self.priorities, self.relabel, self.episodes, self.to_go
 
     def _with_capacity(self, rows: int) -> ReplayParts:
         """Return the stored parts, with a capacity of at least ``rows`` rows."""
@@ -152,8 +157,8 @@ class Replay(SourceWrapper, eqx.Module):
             each = ring.oldest_first(each.reshape(seeds, ring.rows, envs), rows)
             tree = SumTree.from_numbers(each.reshape(seeds, -1))
             priorities = dataclasses.replace(priorities, tree=tree)
-        change, episodes = (x and x.with_capacity(ring, rows) for x in followers)
-        return ring.with_capacity(rows), priorities, change, episodes
+        change, *others = (x and x.with_capacity(ring, rows) for x in followers)
+        return ring.with_capacity(rows), priorities, change, *others
 
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
@@ -165,7 +170,7 @@ class Replay(SourceWrapper, eqx.Module):
         source, rows = self.source.live(recording(agent, self.needs), keys)
         kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
         fresh = rows if self.needs.has_feed(FRESH) else None
-        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, kept[3])
+        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, *kept[3:])
         return self._with_parts(source, kept), draws
 
     def starts(
@@ -260,7 +265,9 @@ def _priority_window(needs: AnyNeeds) -> int:
     return by.window if by is not None else 1
 
 
-ReplayParts = tuple[Ring, Priorities | None, Relabeller | None, EpisodeIndex | None]
+ReplayParts = tuple[
+    Ring, Priorities | None, Relabeller | None, EpisodeIndex | None, ReturnsToGo | None
+]
 
 
 def _next_power_of_two(rows: int) -> int:
@@ -275,9 +282,9 @@ def _insert_rows(new: tuple[Record, int], kept: ReplayParts) -> ReplayParts:
     before, priorities, *_ = kept
     followers: Any = kept[2:]
     ring = before.insert(rows)
-    change, episodes = (x and x.insert(before, rows) for x in followers)
+    change, *others = (x and x.insert(before, rows) for x in followers)
     if priorities is None:
-        return ring, None, change, episodes
+        return ring, None, change, *others
     ready = rows.reward.shape[1]
     back, after = ready + window - 1, ring.stack
     offset = jnp.arange(-back, after, dtype=jnp.int32)
@@ -288,4 +295,4 @@ def _insert_rows(new: tuple[Record, int], kept: ReplayParts) -> ReplayParts:
     mask = ring.mask(Place.of_all(jnp.broadcast_to(row, shape), jnp.broadcast_to(env, shape)))
     complete = jnp.tile(offset < ready - back, envs)
     admitted = priorities.admit(row * envs + env, mask & complete[None])
-    return ring, admitted, change, episodes
+    return ring, admitted, change, *others

@@ -18,6 +18,7 @@ from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import read_past
 from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
 from sterling.experience.replay.priority_tree import Priorities
+from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import Relabeller, WindowRows
 from sterling.needs.feed import MASK, PAD
@@ -48,6 +49,7 @@ class ReplayDraws(eqx.Module):
     relabel: Relabeller | None = None  # relabels windows before they are summed
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
     episodes: EpisodeIndex | None = None  # for later rows beside the batch
+    to_go: ReturnsToGo | None = None  # for feeds with ``monte_carlo``
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -107,6 +109,9 @@ class ReplayDraws(eqx.Module):
         if own.length:
             begins, place, inside, made = self._sequences(own, place)
             known, extras = known[:, None] & inside, extras | made
+        if own.monte_carlo is not None:
+            assert self.to_go is not None
+            extras["monte_carlo"] = self.to_go.lookup(self.ring, place)
         begun = read_past(self.past_form, self.ring, begins)
         keep = bool(self.needs.keep)
         batch = window_transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)

@@ -37,7 +37,7 @@ class NewEpisodes(Around, eqx.Module):
         masked."""
         before = self.source
         begun = Rollout.create(before.world, before.length, random_keys.fold_each(keys, "new"))
-        begun = dataclasses.replace(begun, tally=before.tally)
+        begun = dataclasses.replace(begun, tally=before.tally, kept_totals=before.kept_totals)
         act = _live_compiled if before.world.traced else Rollout.live
         source, rows = act(begun, agent, keys)
         return dataclasses.replace(self, source=source), _with_final_row(rows)

@@ -50,6 +50,8 @@ class Rollout(NoVisits, eqx.Module):
     episode: Episode
     tally: Tally
     past: Past | None = None  # None for actors without a memory
+    # of "return" and "length": those that rows have as ``episode/NAME``, as they have the channels
+    kept_totals: tuple[str, ...] = eqx.field(static=True, default=())
 
     @classmethod
     def create(
@@ -225,6 +227,7 @@ def _record_step(
     reward = jnp.where(mask, step.reward, 0.0)
     discount = jnp.asarray(step.discount)
     extras = _record_extras(channels, extras, step, numbers, mask)
+    extras |= {f"episode/{name}": jnp.where(mask, numbers[name], 0) for name in source.kept_totals}
     row = Record(source.obs, action, reward, discount, None, last, mask, extras)
     done = counted.last & mask
     failed = (bad & ~before.broken) | (step.last & ~step.mask)  # only a crash has last without mask

@@ -39,6 +39,9 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
     if any(feed.own_beside for feed in needs.feeds):
         raise Mistake(f"hindsight gives rows other goals, but those that {name} reads beside them "
                       "keep theirs. Leave out hindsight.")  # fmt: skip
+    if any(feed.monte_carlo is not None for feed in needs.feeds):
+        raise Mistake(f"hindsight changes what single steps pay, and {name} learns from returns to "
+                      "the episode's end. Leave out hindsight.")  # fmt: skip
     if any(feed.length for feed in needs.feeds):
         raise Mistake(f"hindsight relabels single rows, and {name} learns from sequences. "
                       "Leave out hindsight.")  # fmt: skip

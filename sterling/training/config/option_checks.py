@@ -179,10 +179,8 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, acts: bool, sco
             f"{name} needs extras that are recorded while it acts ({', '.join(needs.keep)}), which "
             "no dataset holds. Leave out data."
         )
-    if logged and len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
-        raise Mistake(
-            f"{name} needs returns with several discounts; a dataset gives one. Leave out data."
-        )
+    if len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
+        raise Mistake(f"{name} needs returns with several discounts; a store of rows gives one.")
     dreams, compared = needs.has_feed(DREAM), needs.has_feed(LABELS)
     if (compared and logged) or ((dreams or compared) and scored):
         raise Mistake(f"{name} needs a replay of its own experience. Leave out data and plr.")

@@ -3,7 +3,7 @@
 Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
 action masks note choices without an option in ``empty_choice``. The past of an actor with a memory
-has the world's ``channels``.
+has the world's ``channels``. Replay buffers of learners from returns have them in ``to_go``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
     "/empty_choice": ("/episodes", "/invalid"),
+    **{
+        f"/to_go/{name}": ("/ring/words", "/ring/head")
+        for name in ("total", "rest", "pending", "lowest", "count")
+    },
 }  # by the end of an added leaf's path: the leaves that were always beside it
 
 
