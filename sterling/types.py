@@ -32,6 +32,7 @@ from sterling.needs.feed import Feed as Feed
 from sterling.needs.feed import Labels as Labels
 from sterling.problem.agent_axis import Agents
 from sterling.problem.channels import Channel
+from sterling.problem.episode_summaries import Summary
 from sterling.system.mistake import Mistake as Mistake
 
 Obs: TypeAlias = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
@@ -123,6 +124,7 @@ class Spec:
     log: Log | None = None  # statistics of the log, if there is one
     model: Callable[[Key[Array, ""]], Any] | None = None  # creates the language model to train
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
+    summaries: dict[str, Summary] = dataclasses.field(default_factory=dict)  # of evaluations
     agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
     judge: Callable[[Any, Any], tuple[Any, Any]] | None = (
         None  # of goals: see sterling/problem/goal_obs.py

@@ -121,7 +121,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
     goals += "standard error over seeds (bound), all training returns (area), or an evaluation at "
     goals += "the end (final); default: last, but final without environment steps"
     add("--objective", choices=("last", "bound", "area", "final"), help=goals)
-    what = "what is scored: return, or a channel that the environment reports (return)"
+    what = "what is scored: return, or a channel or summary of the environment (return)"
     add("--metric", metavar="NAME", help=what)
     add("--key", type=option_values.integer, metavar="N", help="random seed of the search (0)")
     add(

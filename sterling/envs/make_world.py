@@ -17,6 +17,7 @@ from sterling.envs.env_options import (
 )
 from sterling.envs.levels import level_options
 from sterling.envs.registry import NATIVE_BACKENDS, find_backend, make_native_task
+from sterling.envs.summaries import OPTION, with_summaries
 from sterling.types import Mistake, World
 
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
@@ -51,7 +52,8 @@ def make(
             perceptron learns much faster than convolutions do.
         action_bound: B, where a box of actions has no bounds: open sides then end at -B and B, or
             2 B from the side that has a bound. None: actions stay unbounded.
-        options: the environment's own, such as ``max_episode_steps``.
+        options: the environment's own, such as ``max_episode_steps``; for every environment
+            ``summaries``, a reference to a dict of summaries (``envs/summaries.py``).
 
     Actions of bounded boxes are rescaled to [-1, 1]; bounds more than a million apart count as
     unbounded. Actions that are a Dict or a Tuple become one row (``actions/flat_actions.py``).
@@ -71,11 +73,13 @@ def make(
     if stack is not None:
         check_whole_number("stack", stack, 1)
     copies = {"seeds": tuple(seeds), "envs": envs}
+    reference = options.pop(OPTION, None)
     world = _make_unflattened(
         environment, copies, options, purpose=purpose, strategy=strategy, stack=stack
     )
     world = _with_plain_actions(world, action_bound)
-    return Flatten(world) if flatten else world
+    world = Flatten(world) if flatten else world
+    return world if reference is None else with_summaries(world, reference)
 
 
 def _with_plain_actions(world: World, bound: Any) -> World:
@@ -99,7 +103,7 @@ def option_names(environment: Any) -> set[str] | None:
     from sterling.envs import user_env
 
     backend, name = find_backend(environment)
-    names = {"stack", "flatten", "action_bound", "max_episode_steps"}
+    names = {"stack", "flatten", "action_bound", "max_episode_steps", OPTION}
     if backend == "envpool":
         from sterling.envs.compiled import envpool_env
 

@@ -22,6 +22,7 @@ from sterling.envs.levels import TaskWithLevels, begin_episode, make_level_book,
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import REWARD, Agents
 from sterling.problem.channels import Channel, check_channels
+from sterling.problem.episode_summaries import check_summaries
 from sterling.problem.goal_obs import goal_judge
 from sterling.seed_axis import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
@@ -42,7 +43,8 @@ class Task(Protocol):
     scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``. A task that
     reports more has an attribute ``channels``, a dict of
     :class:`sterling.problem.channels.Channel`; its ``step`` returns a sixth value, a dict of their
-    numbers.
+    numbers. An attribute ``summaries`` is a dict of
+    :class:`sterling.problem.episode_summaries.Summary`, numbers of all evaluation episodes.
 
     In a game of two sides that move in turn, where the reward is the mover's, ``alternating`` is
     True: the discount is -1 while the game continues, because what the other side gains is lost.
@@ -126,6 +128,7 @@ class TracedWorld:
         channels = self._channels if agents is None else agents.channels | self._channels
         parts: Any = {"channels": channels, "agents": agents, "judge": goal_judge(task)}
         parts["unseen"] = task_unseen(task)
+        parts["summaries"] = check_summaries(getattr(task, "summaries", {}), channels)
         self.spec = Spec(task.obs, task.action, envs, **parts, **known)
         self._alternating = _is_alternating(task)
         usual = getattr(task, "levels", 0) if isinstance(task, TaskWithLevels) else 0

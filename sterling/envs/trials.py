@@ -26,6 +26,7 @@ from sterling.envs import registry
 from sterling.envs.levels import TaskWithLevels
 from sterling.envs.traced_world import Task, tree_where
 from sterling.problem.channels import Channel
+from sterling.problem.episode_summaries import Summary
 from sterling.types import Action, Mistake, Obs
 
 NAMES = ("3:maze:4x4", "3:tabular:chain-8")
@@ -58,6 +59,7 @@ class Trials:
         self.task, self.episodes, self.limit = task, episodes, limit
         self.action, self.levels = task.action, getattr(task, "levels", 0)
         self.channels: dict[str, Channel] = dict(getattr(task, "channels", {}))
+        self.summaries: dict[str, Summary] = dict(getattr(task, "summaries", {}))
         inner = task.obs.spaces if isinstance(task.obs, spaces.Dict) else {"obs": task.obs}
         if taken := set(EXTRA_ENTRIES) & set(inner):
             raise Mistake(

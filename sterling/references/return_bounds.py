@@ -32,6 +32,7 @@ HARMLESS_OPTIONS = (
     "timeout",
     "max_failures",
     "channels",
+    "summaries",
 )
 
 

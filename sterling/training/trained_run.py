@@ -159,10 +159,10 @@ class TrainedRun(AnswersPeerNames):
         """Evaluate with deterministic policies, in the same episodes every time. If periodic
         evaluations decided when the run stopped or which policy is the best, the episodes are
         others than theirs, so that the result is not chosen by its own luck. Return each seed's
-        mean return and an estimate with its interval; the same for every channel; for an agent that
-        adapts "return.before", its return without adaptation; and "unended": each seed's number of
-        episodes that had not ended after ``limit`` steps (None: the run's setting), which count
-        with their return so far.
+        mean return and an estimate with its interval; the same for every channel and summary (None:
+        no value); for an agent that adapts "return.before", its return without adaptation; and
+        "unended": each seed's number of episodes that had not ended after ``limit`` steps (None:
+        the run's setting), which count with their return so far.
 
         ``failed``: what a failed seed counts as (a number, "worst", "exclude"); None: the run's
         setting. ``return_within``: bounds of returns, if not those of the run. ``keep``: write the
@@ -175,7 +175,7 @@ class TrainedRun(AnswersPeerNames):
                 every = judge(self.agent)
             if keep and self.path is not None:
                 save_episodes(self.path, judge.kept(every, **self._policy_facts()))
-            channels = channel_columns(judge.channels)
+            declared: dict[str, Any] = {**channel_columns(judge.channels), **judge.summaries}
         finally:
             judge.close()
         failed_seeds = self.result.get("failed_seeds", [])
@@ -189,10 +189,10 @@ class TrainedRun(AnswersPeerNames):
         if BEFORE in found:
             scores = [float(x) for x in found[BEFORE]]
             made[BEFORE] = final_estimate(scores, seeds, failed_seeds, within, rule)
-        for name, channel in channels.items():
+        for name, said in declared.items():
             scores = [float(x) for x in found[name]]
-            how = (channel.within, channel_failed_score(rule, channel.within, channel.better))
-            made[name] = final_estimate(scores, seeds, failed_seeds, *how, better=channel.better)
+            how = (said.within, channel_failed_score(rule, said.within, said.better))
+            made[name] = final_estimate(scores, seeds, failed_seeds, *how, better=said.better)
         return made
 
     @property

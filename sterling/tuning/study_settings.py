@@ -18,7 +18,7 @@ from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.config.run_options import LanguageSettings, LogSettings
 from sterling.training.config.settings import Settings
 from sterling.training.config.stop_options import STOP_OPTIONS
-from sterling.training.evaluation.scored_channel import bounds_and_direction
+from sterling.training.evaluation.scored_channel import bounds_and_direction, is_summary
 from sterling.training.fields.config_fields import SEED_LIMIT, seed_numbers, whole_number
 from sterling.training.fields.unread_fields import missing_effect
 from sterling.training.phases.phase_sequence import acts_in_world, learner_needs, total_iterations
@@ -131,8 +131,7 @@ def check_study(arguments: dict[str, Any], settings: Settings, wanted: Space) ->
         )
     if arguments["objective"] == "final" and settings.evaluate_episodes < 1:
         raise Mistake("the objective final plays episodes; use evaluate_episodes of 1 or more")
-    within, better = bounds_and_direction(arguments.get("metric", "return"), [settings])
-    resolve_failed_score(settings.failed, within, better)  # raises without a worst score
+    _check_metric(arguments, settings)
     searcher = make_searcher(arguments, wanted)  # raises for invalid options
     tried = _corner_settings(settings, wanted)
     if arguments["objective"] != "final" and all(total_iterations(each) == 1 for each in tried):
@@ -151,6 +150,19 @@ def check_study(arguments: dict[str, Any], settings: Settings, wanted: Space) ->
         )
     if stops := getattr(searcher, "stops", []):
         _check_stops(arguments, stops, settings, wanted)
+
+
+def _check_metric(arguments: dict[str, Any], settings: Settings) -> None:
+    """Raise Mistake for a metric that the world does not declare, that the objective cannot score,
+    or that lacks the worst score that failed seeds count as."""
+    metric = arguments.get("metric", "return")
+    if arguments["objective"] != "final" and is_summary(metric, settings):
+        raise Mistake(
+            f"{metric} is a number of evaluation episodes, and the objective "
+            f"{arguments['objective']} scores those of training; use the objective final"
+        )
+    within, better = bounds_and_direction(metric, [settings])
+    resolve_failed_score(settings.failed, within, better)
 
 
 def _corner_settings(settings: Settings, wanted: Space) -> list[Settings]:

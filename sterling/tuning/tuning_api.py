@@ -14,7 +14,7 @@ from sterling.data import Dataset
 from sterling.statistics import Headline
 from sterling.training.config import user_code_words
 from sterling.training.config.settings import Settings
-from sterling.training.evaluation.scored_channel import bounds_and_direction
+from sterling.training.evaluation.scored_channel import bounds_and_direction, is_summary
 from sterling.training.phases.phase_sequence import acts_in_world
 from sterling.training.runtime.compilation import enable_compilation_cache
 from sterling.training.saving import run_folder
@@ -102,8 +102,8 @@ def tune(
             ``"default"``; None: the fields whose value is a range, or else the algorithm's own
             space, from spaces.json.
         objective: last, bound, area or final (see ``tuning/trial_objective.py``); None: last, but
-            final where training logs no returns.
-        metric: the episode metric that is scored: return (default), or a channel that the
+            final where training logs no returns, and for summaries.
+        metric: the metric that is scored: return (default), or a channel or summary that the
             environment reports, in the direction that it declares.
         out: study folder to create; without one nothing is kept.
         key: the seed of the search's randomness.
@@ -201,9 +201,8 @@ def _begin_study(
     """Start a new study."""
     wanted = study_space(arguments["algorithm"], given, arguments["fixed"])
     settings = study_settings(arguments, environment)
-    arguments["objective"] = arguments["objective"] or (
-        "last" if logs_returns(settings) else "final"
-    )
+    logged = logs_returns(settings) and not is_summary(arguments.get("metric", "return"), settings)
+    arguments["objective"] = arguments["objective"] or ("last" if logged else "final")
     check_study(arguments, settings, wanted)
     arguments |= user_code_words.to_json(settings.algorithm, settings.environment)
     arguments["space"] = wanted.to_json()

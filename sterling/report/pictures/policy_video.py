@@ -27,6 +27,7 @@ from sterling.envs.compiled import envpool_env
 from sterling.envs.env_options import HOST_OPTIONS
 from sterling.envs.hosted.hosted_env import make_registered_env
 from sterling.envs.registry import find_backend
+from sterling.envs.summaries import OPTION as SUMMARIES
 from sterling.lookup import user_imports
 from sterling.report.pictures.envpool_camera import (
     FRAMES_PER_SECOND,
@@ -182,7 +183,7 @@ def make_scene(
         backend, environment = "envpool", f"envpool:{name}"
     if backend in ("classic", "gymnasium"):  # without EnvPool, Gymnasium has the classic ones
         ours = {key: x for key, x in options.items() if key in ("stack", "flatten")}
-        own = {k: v for k, v in options.items() if k not in (*HOST_OPTIONS, *ours)}
+        own = {k: v for k, v in options.items() if k not in (*HOST_OPTIONS, SUMMARIES, *ours)}
         make = functools.partial(make_registered_env, name, render_mode="rgb_array", **own)
         return _gymnasium_scene(make, ours, many)
     if backend == "pettingzoo":
@@ -231,7 +232,7 @@ def _gymnasium_scene(
         extend_built_floors(built[-1])
         return built[-1]
 
-    ours = ("stack", "flatten", *HOST_OPTIONS)
+    ours = ("stack", "flatten", SUMMARIES, *HOST_OPTIONS)
     own = {key: value for key, value in options.items() if key not in ours}
     rest = {key: value for key, value in options.items() if key in ours} | {"workers": 0}
     world = envs.make(build, *many, purpose="evaluate", **rest)

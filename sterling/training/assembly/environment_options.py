@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.envs.summaries import absolute_options
 from sterling.training.assembly.build_run import make_world
 from sterling.training.assembly.run_dataset import are_spaces_alike
 from sterling.training.config.extend_budget import extend_budget
@@ -61,6 +62,7 @@ def _replace_options(settings: Settings, reached: int, given: Mapping[str, Any])
     """Return the settings with the options of the phase that is ``reached``. Where it inherits its
     environment, they are those of the phase that names it: a phase that gets options of its own
     would begin with a new source."""
+    given = absolute_options(given)
     begun = max(0, reached - bool(settings.updates and settings.steps))
     phases = list(settings.phases)
     for number in range(begun - 1, -1, -1):

@@ -1,16 +1,19 @@
-"""Worlds that show their goals only if asked: they are, for learners that are asked for goals."""
+"""An environment's options as a run keeps them. Worlds that show their goals only if asked are
+asked to, for learners of goals."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sterling.envs.goal_worlds.goal_tasks import GOALS, is_goal_world
+from sterling.envs.summaries import absolute_options
 from sterling.needs.goal_rows import draws_goals
 
 
-def show_goals(algorithm: Any, environment: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the environment's options, with goals that are observed if the algorithm learns goals
-    and the world has such an option."""
+def kept_options(algorithm: Any, environment: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the environment's options: paths are absolute, and goals are observed if the algorithm
+    learns goals and the world has such an option."""
+    options = absolute_options(options)
     if not is_goal_world(environment):
         return options
     needs = algorithm.needs(algorithm.Config())

@@ -19,7 +19,7 @@ from sterling.training.config.evaluation_interval import (
     with_evaluation_interval,
 )
 from sterling.training.config.hindsight_option import check_hindsight
-from sterling.training.config.observed_goals import show_goals
+from sterling.training.config.observed_goals import kept_options
 from sterling.training.config.option_checks import (
     check_beside_log,
     check_critic_obs,
@@ -86,7 +86,7 @@ def resolve_settings(
     module, algorithm = algorithms.find(word), user_imports.short_name(word)
     tuned = _find_preset(word, environment, env_options, fields, data) if preset else {}
     default_envs = tuned.pop("envs", None) or _default_envs(module)
-    options = show_goals(module, environment, tuned.pop("env_options", {}) | (env_options or {}))
+    options = kept_options(module, environment, tuned.pop("env_options", {}) | (env_options or {}))
     own = _known_fields(module, word, tuned, rest, check_layer_sizes(fields or {}, algorithm))
     config, functions = _read_fields(module, algorithm, own, fields or {})
     strategy = check_strategy(strategy or "map")

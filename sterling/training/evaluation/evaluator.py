@@ -13,7 +13,9 @@ from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.goal_worlds.goal_tasks import TASKS
 from sterling.envs.registry import find_backend
 from sterling.problem.channels import Channel
+from sterling.problem.episode_summaries import Summary
 from sterling.report.episodes.episodes_file import EvaluatedEpisodes
+from sterling.report.episodes.summary_columns import summary_columns
 from sterling.training.agent import Agent
 from sterling.training.assembly.build_run import check_has_environment, make_world
 from sterling.training.config.settings import Settings
@@ -73,13 +75,15 @@ class Evaluator:
 
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:
         """Return "return", "length", the channels' columns and, for episodes in a world, "ended":
-        whether each ended within the limit; ``(seed, episode)``."""
+        whether each ended within the limit; ``(seed, episode)``. The world's summaries are
+        ``(seed, 1)``."""
         if self.world is not None:
             self._recorder = self._new_recorder()
             how: Any = {"recorder": self._recorder, "fresh": self._fresh}
             how |= {"stored_as": self._purpose if program_store.is_open_for(self._settings) else ""}
             found = evaluate(agent, self.world, self._seeds, self._episodes, self._limit, **how)
-            return with_task_columns(found, self._settings)
+            own = summary_columns(found, self.world.spec.summaries, self._settings.seeds)
+            return {**with_task_columns(found, self._settings), **own}
         from sterling.training.language.evaluate_scenes import evaluate_in_scenes
 
         return evaluate_in_scenes(
@@ -100,7 +104,9 @@ class Evaluator:
             "fresh": self._fresh,
             "reset_seeds": resets if backend in SEEDED_BACKENDS else None,
         }
-        recorder, found = self._recorder, without_task_columns(found)
+        recorder, summaries = self._recorder, self.summaries
+        found = {name: x for name, x in found.items() if name not in summaries}
+        found = without_task_columns(found)
         return EvaluatedEpisodes(facts, found, {} if recorder is None else recorder.steps)
 
     def _reset_seed(self, seed: int, env: int) -> int:
@@ -117,6 +123,11 @@ class Evaluator:
         if self.world is None:
             return {}
         return with_task_channels(dict(self.world.spec.channels), self._settings)
+
+    @property
+    def summaries(self) -> dict[str, Summary]:
+        """Return the world's summaries."""
+        return {} if self.world is None else self.world.spec.summaries
 
     def close(self) -> None:
         """Release the world."""

@@ -1,10 +1,11 @@
-"""Bounds and direction of the score of runs: the return, or a channel of their world."""
+"""Bounds and direction of the score of runs: the return, or a channel or summary of their world."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from sterling.problem.channels import Channel, channel_columns
+from sterling.problem.episode_summaries import Summary
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.training.assembly.build_run import make_world
 from sterling.training.config.settings import Settings
@@ -19,16 +20,26 @@ def bounds_and_direction(metric: str, settings: Sequence[Settings]) -> tuple[Bou
     if metric == "return":
         said = {run_return_bounds(each) for each in settings}
         return (said.pop() if len(said) == 1 else None), 1
-    channel = _world_channel(metric, settings[0])
+    channel = _declared_metric(metric, settings[0])
     return channel.within, channel.better
 
 
-def _world_channel(metric: str, settings: Settings) -> Channel:
+def is_summary(metric: str, settings: Settings) -> bool:
+    """Whether a metric is a summary: of evaluation episodes, not of those of training."""
+    return metric != "return" and isinstance(_world_channels(settings).get(metric), Summary)
+
+
+def _world_channels(settings: Settings) -> dict[str, Channel | Summary]:
+    """Return the declared channels, by column, and the summaries of the settings' world."""
     world = make_world(settings, "evaluate", 1)
     try:
-        known = channel_columns(world.spec.channels)
+        return {**channel_columns(world.spec.channels), **world.spec.summaries}
     finally:
         world.close()
+
+
+def _declared_metric(metric: str, settings: Settings) -> Channel | Summary:
+    known = _world_channels(settings)
     if metric not in known:
         reports = ", ".join(known) or "nothing beside the reward"
         raise Mistake(

@@ -105,7 +105,7 @@ def merge_results(
         scores = interleave([_per_seed(r, name) for r in of])
         if name in ("return", BEFORE):
             return final_estimate(scores, seeds, failed, within, rule)
-        return _channel_estimate(results[0]["channels"][name], (scores, seeds, failed), rule)
+        return _channel_estimate(_declared(results[0], of, name), (scores, seeds, failed), rule)
 
     unit = "updates" if "updates" in results[0] else "steps"
     total = sum(result[unit] * len(result["seeds"]) for result in results)
@@ -145,6 +145,12 @@ def _channel_estimate(said: dict[str, Any], of: Any, rule: FailedRule) -> dict[s
     scores, seeds, failed = of
     counted = channel_failed_score(rule, ends, said["better"])
     return final_estimate(scores, seeds, failed, ends, counted, better=said["better"])
+
+
+def _declared(result: dict[str, Any], parts: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the declaration of a channel, or what the parts' estimates say of a summary."""
+    better = next(part["final"][name].get("better", 1) for part in parts if name in part["final"])
+    return dict(result.get("channels", {}).get(name, {"within": None, "better": better}))
 
 
 def _merge_rows(rows: Sequence[Row], logs: Sequence[PartLog], iteration: int) -> Row:

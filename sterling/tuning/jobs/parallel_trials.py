@@ -166,7 +166,8 @@ class JobRunner:
             judge.close()
         columns = _returns_by_member(rows, len(settings.seeds))
         worst = [trial_objective.worst_return(column, self._plan.better) for column in columns]
-        return [float(x) if ok else low for x, ok, low in zip(found, alive, worst, strict=True)]
+        good = alive & np.isfinite(found)  # a summary may have no value
+        return [float(x) if ok else low for x, ok, low in zip(found, good, worst, strict=True)]
 
 
 def _train_members(
@@ -186,7 +187,8 @@ def _train_members(
         before = jax.device_get(run.agent)
         run = advance_with_visits(run, min(every - done % every, stop - done))
         agent, alive = stop_diverged_seeds(before, run.agent, alive)
-        if (tally := member_axis.episode_statistics(run)) is not None:
+        tally = member_axis.episode_statistics(run)
+        if tally is not None and metric in tally.totals:  # summaries are of evaluations only
             means = np.asarray(tally.totals[metric]) / np.maximum(tally.episodes, 1)
             rows.append(np.where(alive & (tally.episodes > 0) & np.isfinite(means), means, np.nan))
         run = Run(agent, run.source.reset_statistics(), run.seeds, run.iteration)
