@@ -5,7 +5,8 @@
     m_i = sum_j [1 - |clip(y_j, v_min, v_max) - z_i| / dz]_0^1 p_j            (eq. 7)
 
 m is the distribution of y_j with probabilities p_j, moved to the atoms z_i: each y_j gives its
-probability to its two neighbours, the nearer one more.
+probability to its two neighbours, the nearer one more. Single numbers, also among atoms at other
+distances, are put there by two_hot.py.
 """
 
 from __future__ import annotations
