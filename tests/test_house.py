@@ -18,7 +18,7 @@ from every_case import every
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 BELOW_ALGORITHMS = {"types", "actor", "field_types", "random_keys", "needs", "config_class"}
-BELOW_ALGORITHMS |= {"lookup", "problem", "nets", "equations", "language"}
+BELOW_ALGORITHMS |= {"lookup", "problem", "nets", "equations", "language", "planning"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 OPTIONAL = ("value", "State")  # who builds on another algorithm may keep its state
 FOLDER_LIMIT = 13  # files beside __init__.py
