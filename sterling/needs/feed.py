@@ -19,6 +19,7 @@ ADDED = {  # extras that a feed may ask for, from a replay as from a log
     "one_step": "reward_now and discount_now, of the row's own step beside its n-step return",
     "place": "the drawn row's index in the replay or the log; a sequence's first, or padded last",
 }
+STEPS = "steps"  # extra of a feed of episodes: their rows, in ``batch.beside``
 CROSS, MASK, PAD = "cross", "mask", "pad"
 EDGES = {
     CROSS: "sequences begin in the drawn row, and may cross episodes",
@@ -59,7 +60,9 @@ class Feed:
     ``after`` iterations without, and none from iteration ``until`` on.
 
     A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``. A batch of
-    "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py).
+    "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py),
+    and with ``add=("steps",)`` their steps as a Record ``(env, time, ...)`` in
+    ``batch.beside["steps"]``, masked after an episode's end.
     A batch of a replay or a log has ``batch`` rows ``(batch, ...)``; with ``length`` it has
     ``batch`` sequences of rows ``(batch, time, ...)``. With ``name`` the algorithm's
     ``learn_NAME`` learns from it, otherwise its ``learn``. Sequences of model rollouts lie in one
@@ -89,10 +92,14 @@ class Feed:
     beside: tuple[Beside, ...] = ()  # further rows, in ``batch.beside``
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.add if name not in ADDED]
+        known = (STEPS,) if self.of == EPISODES else tuple(ADDED)
+        unknown = [name for name in self.add if name not in known]
         if unknown:
-            raise Mistake(f"a feed adds {', '.join(ADDED)}, not {unknown[0]!r}")
-        if self.whole and (asked := [name for name in OF_BATCHES if getattr(self, name)]):
+            raise Mistake(f"a feed of {self.of!r} adds {', '.join(known)}, not {unknown[0]!r}")
+        asked = [
+            x for x in OF_BATCHES if getattr(self, x) and not (x == "add" and STEPS in self.add)
+        ]
+        if self.whole and asked:
             raise Mistake(
                 f"a feed of {self.of!r} is everything collected, as it is. Leave out "
                 f"{', '.join(asked)}."
@@ -124,6 +131,10 @@ class Feed:
     def _check_beside(self) -> None:
         """Raise Mistake for rows beside the batch that this feed cannot have."""
         check_beside(self.beside)
+        if STEPS in self.add and any(each.name == STEPS for each in self.beside):
+            raise Mistake(
+                f"{STEPS!r} are the episodes' own. Give the rows beside them another name."
+            )
         kinds = (FRESH, EPISODES, REPLAY, DREAM)
         if self.beside and self.of not in kinds:
             raise Mistake(f"a feed of {self.of!r} has no rows beside it. Leave out beside.")

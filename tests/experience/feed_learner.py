@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from sterling import random_keys
-from sterling.needs.feed import FRESH
 from sterling.nets.action_heads import Actions
 from sterling.types import Needs, Record, Signals, config
 
@@ -40,7 +39,7 @@ class FeedLearner:
 
     def needs(self, config):
         """Ask for the feed."""
-        warmup = 0 if self.feed.of == FRESH else 64
+        warmup = 0 if self.feed.whole else 64
         return Needs(4, (self.feed,), capacity=400, warmup=warmup, keep=self.keep)
 
     def init(self, key, spec, config):
@@ -51,6 +50,10 @@ class FeedLearner:
         """Return random actions."""
         rows = jax.tree.leaves(obs)[0].shape[0]
         return state.actions.shaped(self._anything(state, rows, key)), {}
+
+    def member(self, state, key, env):
+        """Return the agent itself."""
+        return state
 
     def _anything(self, state, rows, key):
         logits = jnp.zeros((rows, state.actions.outputs))
@@ -70,7 +73,8 @@ class FeedLearner:
 
     def learn(self, state, batch, key):
         """Count the batch, and report the mean of all its numbers."""
-        numbers = [jnp.mean(jnp.asarray(x, jnp.float32)) for x in jax.tree.leaves(batch)]
+        leaves = jax.tree.leaves(dataclasses.replace(batch, start=None))
+        numbers = [jnp.mean(jnp.asarray(x, jnp.float32)) for x in leaves]
         seen = jnp.mean(jnp.nan_to_num(jnp.stack(numbers), neginf=0.0))
         error = jnp.zeros(batch.mask.shape[:1])
         state = dataclasses.replace(state, updates=state.updates + 1.0)

@@ -29,6 +29,9 @@ FEEDS = {
     "dreams": Feed("dream", batch=8, dreams=Dreams(4, 2, 32, 0.5)),
     "rollout": Feed("fresh"),
     "rollout and expert": Feed("fresh", beside=EXPERT),
+    "episodes": Feed("episodes"),
+    "steps": Feed("episodes", add=("steps",)),
+    "steps and expert": Feed("episodes", add=("steps",), beside=EXPERT),
 }
 KEEP = {"kept totals": ("episode/return",)}
 WORLDS = {"hidden": "probe:hidden", "hindsight": "flip:4"}
@@ -40,17 +43,18 @@ OPTIONS = {
     "stack": {"env_options": {"stack": 2}},
 }
 STORES = ("replay", "log", "file", "mixture")
+LIVED, BESIDE = "rollout, episodes, steps", "rollout and expert, steps and expert"
 REFUSED = (  # feeds, stores, options (* for all), and what is said; the first that fits
-    ("expert, rollout and expert", "replay", "*", "give data=FILE"),
-    ("rollout", "log, file, mixture", "*", "learns only from its own experience"),
-    ("rollout and expert", "log, file", "*", "Give steps=N and no updates"),
+    (f"expert, {BESIDE}", "replay", "*", "give data=FILE"),
+    (LIVED, "log, file, mixture", "*", "learns only from its own experience"),
+    (BESIDE, "log, file", "*", "Give steps=N and no updates"),
     ("dreams", "mixture", "*", "from one store of rows"),
-    ("rollout, rollout and expert", "*", "augment", "which learns from rollouts"),
+    (f"{LIVED}, {BESIDE}", "*", "augment", "which learns from rollouts"),
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
     ("later", "*", "hindsight", "hindsight draws goals"),
     ("kept totals", "log, file, mixture", "*", "which no dataset holds"),
-    ("rollout, rollout and expert", "*", "hindsight", "hindsight needs a replay buffer"),
+    (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
     ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
     ("anywhere", "replay", "hindsight", "keep theirs"),

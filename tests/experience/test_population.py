@@ -14,8 +14,10 @@ import sterling
 from sterling import random_keys
 from sterling.algorithms.evolution import openes
 from sterling.envs.traced_world import TracedWorld
+from sterling.experience.rollouts.episode_rows import EpisodeRows, episode_row
 from sterling.experience.rollouts.population_episodes import Population, PopulationActor
 from sterling.training.agent import Agent
+from sterling.types import Anywhere, Beside, Feed, Mistake, Step
 
 ENVS, SEEDS = 6, constant_array([3, 8], np.int32)
 FIELDS = {"width": 8, "depth": 1, "noise": 0.5}
@@ -96,6 +98,67 @@ def test_population_episodes_are_cut_at_the_step_limit(world):
     rows = played(world, limit=3)[2]
     assert rows.extras["episode/length"].max() == 3
     assert rows.mask.all()
+
+
+@pytest.mark.parametrize("limit", [10, 3])
+def test_population_steps_are_what_members_saw_did_and_were_paid(world, limit):
+    """Masked after each episode's end; ``last`` marks the end and where the limit cuts."""
+    agent, own = agent_for(world), random_keys.for_seeds(SEEDS, "draw", 0)
+    _, draws = Population.create(world, limit, recorded=True).collect(agent, own)
+    episodes = jax.tree.map(np.asarray, dataclasses.replace(draws.record, start=None))
+    plain = played(world, limit)[2]
+    steps, length = episodes.beside["steps"], episodes.extras["episode/length"]
+    np.testing.assert_array_equal(episodes.reward, plain.reward)
+    time = np.arange(limit)
+    np.testing.assert_array_equal(steps.mask, time < length[..., None])
+    np.testing.assert_array_equal(steps.last, time == length[..., None] - 1)
+    starts = np.asarray(world.reset(random_keys.fold_each(
+        random_keys.fold_each(own, "episodes"), "evaluate", 0))[1])  # fmt: skip
+    seen = np.stack(
+        [np.broadcast_to(starts[..., :1], steps.mask.shape), 0 * starts[..., :1] + time], -1
+    )
+    assert (steps.obs[steps.mask] == seen[steps.mask]).all()
+    assert (steps.next_obs - steps.obs == (0.0, 1.0))[steps.mask].all()
+    ended = (length == starts[..., 0] + 2)[..., None] & steps.last
+    assert (steps.discount[steps.mask] == ~ended[steps.mask]).all()
+    members = PopulationActor.create(agent, ENVS, draws.record.start.key)
+    for at in range(min(limit, 4)):
+        here = steps.mask[:, :, at]
+        action, _ = members.act(jnp.asarray(steps.obs[:, :, at]), own, False)
+        np.testing.assert_allclose(steps.action[:, :, at][here], action[here], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(steps.reward, steps.action[..., 0] * steps.mask)
+    for leaf in jax.tree.leaves((steps.obs, steps.action, steps.reward)):
+        assert not leaf[:, :, 5:].any()
+
+
+def test_population_steps_before_a_crash_are_masked():
+    first, shape = jnp.zeros((1, 2, 1)), (1, 2)
+    yes, no, paid = jnp.ones(shape, bool), jnp.zeros(shape, bool), jnp.ones(shape)
+    crash = jnp.asarray([[True, False]])
+    went_on = Step(first + 1.0, paid, paid, no, yes)
+    crashed = Step(jnp.where(crash[..., None], jnp.nan, 2.0), paid, paid, crash, ~crash)
+    rows = EpisodeRows.empty(first, episode_row(paid, {}, went_on), 4)
+    for time, step in enumerate((went_on, crashed, went_on, went_on)):
+        rows = rows.with_step(jnp.int32(time), (paid, {}, step), no)
+    found = rows.finished(no, yes)
+    np.testing.assert_array_equal(found.mask[0], [[False, False, True, True], [True] * 4])
+    np.testing.assert_array_equal(found.last[0], [[False] * 3 + [True]] * 2)
+    assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(found) if x.dtype == jnp.float32)
+    assert found.reward[0].tolist() == [[1.0, 0.0, 1.0, 1.0], [1.0] * 4]
+    unsound = rows.finished(no, jnp.asarray([[True, False]]))
+    assert not unsound.mask[0, 1].any()
+    assert not unsound.obs[0, 1].any()
+
+
+def test_steps_are_refused_of_other_feeds_and_beside_rows_of_that_name():
+    with pytest.raises(Mistake, match="'replay' adds next_action, one_step, place, not 'steps'"):
+        Feed(batch=4, add=("steps",))
+    with pytest.raises(Mistake, match="'episodes' adds steps, not 'place'"):
+        Feed("episodes", add=("place",))
+    with pytest.raises(Mistake, match="Leave out batch"):
+        Feed("episodes", add=("steps",), batch=4)
+    with pytest.raises(Mistake, match="another name"):
+        Feed("episodes", add=("steps",), beside=(Beside("steps", Anywhere(3), of="log"),))
 
 
 def test_population_perturbations_are_antithetic_pairs():

@@ -3,7 +3,8 @@ with its own member.
 
 An episode is a row ``(env,)``: ``reward`` is its return, ``extras["episode/NAME"]`` its channel
 columns, as they stand where the step limit cuts it (``discount`` is 0, so nothing is bootstrapped),
-and ``mask`` is False where the world returned NaN. ``start`` is a :class:`PopulationInfo`. Nothing
+and ``mask`` is False where the world returned NaN. ``start`` is a :class:`PopulationInfo`. If the
+feed asks for them, the episodes' steps stand beside them, ``(env, time, ...)`` (``Feed``). Nothing
 carries over from one iteration to the next, so no world state is saved, whatever the world.
 """
 
@@ -24,6 +25,7 @@ from sterling.envs.traced_world import tree_where
 from sterling.experience.batch_draws import Due, NoVisits, PreparedBatches, every_feed
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.experience.rollouts.whole_episodes import EpisodeRunner, EpisodeState, ObsMoments
+from sterling.needs.feed import STEPS
 from sterling.seed_axis import over_seeds
 from sterling.types import Action, Algorithm, Obs, Record, World
 
@@ -174,11 +176,12 @@ class Population(StatelessSource, eqx.Module):
     world: World = eqx.field(static=True)
     limit: int = eqx.field(static=True)
     tally: Tally
+    recorded: bool = eqx.field(static=True, default=False)  # steps stand beside the episodes
 
     @classmethod
-    def create(cls, world: World, limit: int) -> Population:
+    def create(cls, world: World, limit: int, *, recorded: bool = False) -> Population:
         """Create the source with an empty tally."""
-        return cls(world, limit, Tally.of_world(world))
+        return cls(world, limit, Tally.of_world(world), recorded)
 
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
@@ -186,7 +189,8 @@ class Population(StatelessSource, eqx.Module):
         """Run one episode per env; all of them form one batch."""
         members, own = named.fold_each(keys, "members"), named.fold_each(keys, "episodes")
         actor = PopulationActor.create(agent, self.world.spec.envs, members)
-        episodes = EpisodeRunner(self.world, watched=True)
+        steps = self.limit if self.recorded else 0
+        episodes = EpisodeRunner(self.world, watched=True, recorded=steps)
         playing = episodes.begin(actor, own)
         playing = episodes.advance(actor, playing, own, 0, self.limit)
         tally, rows = _record_episodes(self.tally, episodes, playing, members)
@@ -222,6 +226,7 @@ def _record_episodes(
         mask=sound,
         extras={f"episode/{name}": x for name, x in columns.items()},
         start=PopulationInfo(members, tree_where(sound, seen, jax.tree.map(jnp.zeros_like, seen))),
+        beside={} if playing.rows is None else {STEPS: playing.rows.finished(playing.over, sound)},
     )
     ended: dict[str, Float[Array, "seed"]] = {
         name: tally.totals[name] + x.sum(1).astype(jnp.float32) for name, x in columns.items()

@@ -26,11 +26,12 @@ from sterling.experience import acting
 from sterling.experience.levels.one_level import begin_in_one_level
 from sterling.experience.rollouts import episode_totals
 from sterling.experience.rollouts.empty_choices import find_empty_choice, has_mask
+from sterling.experience.rollouts.episode_rows import EpisodeRows, episode_row
 from sterling.experience.rollouts.episode_totals import Totals
 from sterling.nets.obs_encoder import without_mask
 from sterling.problem.channels import Channel
 from sterling.problem.critic_only_obs import without_entries
-from sterling.types import Action, AnyArray, Obs, Step, World
+from sterling.types import Action, AnyArray, Obs, Record, Step, World
 
 BLOCK = 20  # steps between two checks, in a compiled program, whether all episodes are over
 
@@ -83,6 +84,7 @@ class EpisodeState(eqx.Module):
     crashes: Int[Array, "seed env"]  # how often the world crashed and the episode started over
     seen: ObsMoments | None = None  # None: not tracked
     empty_choice: Int[Array, "seed"] | None = None  # as in Tally; None: not tracked
+    rows: EpisodeRows | None = None  # of all steps; None: not recorded
 
 
 OnStep = Callable[[EpisodeState, Action, Step], None]
@@ -94,6 +96,7 @@ class EpisodeRunner(eqx.Module):
     world: World = eqx.field(static=True)
     watched: bool = eqx.field(static=True, default=False)  # track moments and masks of observations
     one_level: bool = eqx.field(static=True, default=False)  # begin in the level of ``level_keys``
+    recorded: int = eqx.field(static=True, default=0)  # record so many steps as rows
 
     def begin(self, actor: Actor, keys: Key[Array, "seed"], number: int = 0) -> EpisodeState:
         """Return the ``number``-th episode of every env, before its first step."""
@@ -108,7 +111,26 @@ class EpisodeRunner(eqx.Module):
         over, crashes = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32)
         masked = self.watched and has_mask(world.spec)
         empty = find_empty_choice(world.spec, obs, over) if masked else None
-        return EpisodeState(state, obs, totals, over, past, crashes, seen, empty)
+        playing = EpisodeState(state, obs, totals, over, past, crashes, seen, empty)
+        if not self.recorded:
+            return playing
+        return dataclasses.replace(playing, rows=self._empty_rows(actor, playing, keys))
+
+    def _empty_rows(
+        self, actor: Actor, playing: EpisodeState, keys: Key[Array, "seed"]
+    ) -> EpisodeRows:
+        """Return room for the rows of the episodes that begin."""
+
+        def first(obs: Obs, past: Past | None, keys: Key[Array, "seed"]) -> Record:
+            action, _, extras = acting.choose(actor, past, obs, keys, False)
+            none, no = jnp.zeros(playing.over.shape), jnp.zeros_like(playing.over)
+            shape = playing.over.shape
+            channels = self.world.spec.channels
+            told: Any = {name: jnp.zeros((*shape, *each.shape)) for name, each in channels.items()}
+            return episode_row(action, extras, Step(obs, none, none, no, no, channels=told))
+
+        row = eqx.filter_eval_shape(first, playing.obs, playing.past, keys)
+        return EpisodeRows.empty(playing.obs, row, self.recorded)
 
     def level_keys(self, keys: Key[Array, "seed"], number: int) -> Key[Array, "seed"]:
         """Return the keys that draw the levels of the ``number``-th episodes (``one_level.py``),
@@ -187,7 +209,9 @@ def _step(
     world: World, actor: Actor, playing: EpisodeState, keys: Any, clock: Any
 ) -> tuple[EpisodeState, Action, Step]:
     """Take one step; also return the actions and the world's answer."""
-    action, memory, its = _choose_actions(actor, playing.obs, playing.past, keys, clock)
+    action, memory, its, extras = _choose_actions(
+        actor, playing.obs, playing.past, keys, clock, recorded=playing.rows is not None
+    )
     state, step = world.step(playing.state, action, its)
     past = None
     if memory is not None:
@@ -198,6 +222,9 @@ def _step(
         empty = find_empty_choice(world.spec, step.obs, counted.over | step.last)
         empty = jnp.maximum(counted.empty_choice, empty)
         counted = dataclasses.replace(counted, empty_choice=empty)
+    if playing.rows is not None:
+        rows = _add_row((playing.over, action, extras, step, clock), playing.rows)
+        counted = dataclasses.replace(counted, rows=rows)
     return dataclasses.replace(counted, state=state, obs=step.obs, past=past), action, step
 
 
@@ -214,12 +241,20 @@ def _choose_actions(
     past: Past | None,
     keys: Key[Array, "seed"],
     clock: Int[AnyArray, ""],
+    *,
+    recorded: bool,
 ) -> Any:
-    """Return the actions, the new memory, and the world's keys."""
+    """Return the actions, the new memory, the world's keys, and the extras if they are recorded."""
     own = named.fold_each(keys, "evaluate-act", clock)
     its = named.fold_each(keys, "evaluate-world", clock)
-    action, memory, _ = acting.choose(actor, past, obs, own, False)
-    return action, memory, its
+    action, memory, extras = acting.choose(actor, past, obs, own, False)
+    return action, memory, its, extras if recorded else {}
+
+
+@eqx.filter_jit(donate="all-except-first")  # on the host rows are written in place
+def _add_row(made: tuple[Any, ...], rows: EpisodeRows) -> EpisodeRows:
+    over, action, extras, step, clock = made
+    return rows.with_step(clock, (action, extras, step), over)
 
 
 @eqx.filter_jit

@@ -28,7 +28,7 @@ from sterling.experience.rollouts.adaptation_rollout import Adaptation
 from sterling.experience.rollouts.new_episodes import NewEpisodes
 from sterling.experience.rollouts.population_episodes import Population
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.needs.feed import DREAM, EPISODES, LABELS
+from sterling.needs.feed import DREAM, EPISODES, LABELS, STEPS
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.critic_only_obs import with_critic_obs
 from sterling.system.terminal_messages import checks_passed, print_notice
@@ -173,7 +173,8 @@ def source_builder(
 
     def create(start: Key[Array, "seed"], agent: Agent) -> Source:
         if needs.has_feed(EPISODES):
-            return Population.create(world, needs.collect)
+            steps = any(STEPS in feed.add for feed in needs.feeds)
+            return Population.create(world, needs.collect, recorded=steps)
         if needs.adapt:
             return Adaptation.create(world, needs)
         begin = partial(Rollout.create, world, needs.collect, start)

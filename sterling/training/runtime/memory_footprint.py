@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 
 from sterling import algorithms
 from sterling.experience.replay.replay_memory_check import free_bytes
-from sterling.needs.feed import EPISODES, GENERATED, REPLAY, Feed
+from sterling.needs.feed import EPISODES, GENERATED, REPLAY, STEPS, Feed
 from sterling.nets.mlp import hidden_sizes
 from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.settings import Settings
@@ -130,8 +130,8 @@ def _batch_numbers(needs: Any, settings: Settings) -> dict[str, int]:
     """Return the settings whose product is the rows of one iteration and one seed."""
     if needs.has_feed(GENERATED):
         return {"prompts": needs.prompts, "group": needs.group, "limit": needs.limit}
-    if needs.has_feed(EPISODES):  # a row is an episode
-        return {"envs": settings.envs}
+    if needs.has_feed(EPISODES) and not any(STEPS in feed.add for feed in needs.feeds):
+        return {"envs": settings.envs}  # a row is an episode
     rollout = {"length": needs.collect, "envs": settings.envs}
     feeds = [_feed_numbers(feed) for feed in needs.feeds if not feed.whole]
     return max(feeds, key=_product) if feeds else rollout
