@@ -180,7 +180,11 @@ class Algorithm(Protocol):
         memory(state, envs, key) -> memory                    # an empty one, ``(env, ...)``
         recall(state, past, obs, key, explore) -> (action, memory, extras)
 
-    Rollouts of the latter have ``extras["begins"]``, the rows in which the memory was reset, and
+    One that plans may also offer ``prior``, which acts without planning and takes and returns what
+    ``act``, or ``recall``, does. ``forgetful = True`` says that ``recall`` may act with an empty
+    memory at any time, so that ``run.policy`` does.
+
+    Rollouts with a memory have ``extras["begins"]``, the rows in which the memory was reset, and
     ``start``, the past before the first row; so have batches of a replay whose needs keep "memory".
 
     For each feed of ``needs`` it has a function that learns from the batches: ``learn``, or

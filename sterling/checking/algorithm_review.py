@@ -13,6 +13,7 @@ from sterling import algorithms
 from sterling.algorithms.user_algorithm import REQUIRED_PARTS
 from sterling.checking.example_batch import ACTION_SPACES
 from sterling.checking.needed_batches import first_subjects
+from sterling.checking.planner_checks import planner_checks
 from sterling.checking.problems.checked_problem import (
     Problem,
     asks_random_log,
@@ -43,7 +44,11 @@ from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake
 
 FORMS = {name: words for name, words in REQUIRED_PARTS.items() if "(" in words}
-VALUE_WITH_MEMORY = "value(state, past, obs, key)"
+FORMS |= {"prior": "prior(state, obs, key, explore)"}
+FORMS_WITH_MEMORY = {
+    "prior": "prior(state, past, obs, key, explore)",
+    "value": "value(state, past, obs, key)",
+}
 RUN_CHECKS = "its updates and runs"
 FIELD_TYPES = ("float", "int", "bool", "str")
 
@@ -105,7 +110,7 @@ def check_algorithm(
 
 def _form_checks(module: Any) -> Iterator[Check]:
     yield "its Config", partial(_check_config, module.Config), module.Config
-    forms = {**FORMS, "value": VALUE_WITH_MEMORY} if hasattr(module, "recall") else FORMS
+    forms = FORMS | FORMS_WITH_MEMORY if hasattr(module, "recall") else FORMS
     for name, form in forms.items():
         if hasattr(module, name):
             function = getattr(module, name)
@@ -175,6 +180,8 @@ def _problem_checks(
         except (Exception, SystemExit) as error:
             yield f"one update ({label})", partial(fail_section, error), named.module.init
         yield from update_checks(subjects, f" ({label})")
+        if subjects:
+            yield from planner_checks(subjects[0], f" ({label})")
         runs = partial(_run_checks, named, problem, bool(form), subjects)
         yield from section_checks(f"whole runs ({label})", runs)
 

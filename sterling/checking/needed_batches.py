@@ -13,7 +13,7 @@ import numpy as np
 from sterling import random_keys
 from sterling.actor import Past
 from sterling.checking.problems.checked_problem import Problem
-from sterling.checking.review_findings import NotChecked
+from sterling.checking.review_findings import CheckFailed, NotChecked
 from sterling.experience.beside_rows import STEPS
 from sterling.needs.feed import EPISODES, PAD
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
@@ -120,7 +120,15 @@ def _recalled(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, ex
     memory = algorithm.memory(state, count, jax.random.key(0))
     past = Past(memory, none, jnp.zeros(count), jnp.ones(count), jnp.ones(count, bool))
     answer = algorithm.recall(state, past, obs, jax.random.key(key), explore)
-    return (answer[0], answer[-1]) if isinstance(answer, tuple) and len(answer) == 3 else answer
+    if not isinstance(answer, tuple) or len(answer) != 3:
+        return answer
+    begun, after = (jax.tree.map(jax.typeof, each) for each in (memory, answer[1]))
+    if begun != after:
+        raise CheckFailed(
+            f"the memory was {begun} and becomes {after}",
+            "return a memory of the structure, shapes and types that memory(state, envs, key) has",
+        )
+    return answer[0], answer[-1]
 
 
 def _with_ends_and_masks(batch: Record, feed: Feed) -> Record:

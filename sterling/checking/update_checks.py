@@ -76,7 +76,7 @@ def act_checks(subject: Any, label: str) -> Iterator[Check]:
     code = getattr(subject.algorithm, name)
     yield (
         f"{name} returns actions in the action space{label}",
-        lambda: _check_actions(subject, name),
+        lambda: check_actions(subject, name),
         code,
     )
     yield (
@@ -106,7 +106,9 @@ def learn_checks(subject: Any, label: str) -> Iterator[Check]:
     yield f"{learner} ignores masked rows{label}", lambda: check_masked_rows(subject), code
 
 
-def _check_actions(subject: Any, name: str) -> str:
+def check_actions(subject: Any, name: str) -> str:
+    """Check that actions have the form of the action space; ``name`` is the function that chooses
+    them."""
     for explore in (True, False):
         answer, rows = subject.act(2, explore)
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):

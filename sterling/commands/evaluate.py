@@ -57,9 +57,9 @@ def _add_estimator_options(parser: argparse.ArgumentParser) -> None:
     learned = "gradient updates of a learned method (fqe, dr, wdr: 10_000, model: 5000)"
     add("--updates", type=option_values.integer, metavar="N", help=learned)
     which = "with --method: whether the policy samples actions or takes its mode (mode for fqe and "
-    which += "model, else sampled); always: last, or best for a run that was trained with "
-    which += "--keep best (last)"
-    add("--policy", choices=("sampled", "mode", "last", "best"), help=which)
+    which += "model, else sampled); always: last, best for a run that was trained with "
+    which += "--keep best, or prior for a planner without its planning (last)"
+    add("--policy", choices=("sampled", "mode", "last", "best", "prior"), help=which)
     known = "action probabilities for importance sampling: the dataset's log_prob (logged, default "
     known += "if it has them) or those of a cloned behaviour policy (cloned)"
     add("--behaviour", choices=("logged", "cloned"), help=known)

@@ -61,7 +61,8 @@ def evaluate(
         method: estimate the return from the dataset alone: fqe, model, is, wis, pdis, wpdis, dr
             or wdr (docs/offpolicy.md); ``gamma``, ``updates``, ``policy`` ("sampled" or "mode")
             and ``behaviour`` ("logged" or "cloned") belong to it.
-        policy: "last" (the default), or "best" of a run with ``keep="best"``; or as above.
+        policy: "last" (the default), "best" of a run with ``keep="best"``, or "prior", a planner's
+            without planning; or as above.
         beside, samples, problems, levels: for a language model: other runs on the same problems,
             answers to each problem (16), problems per seed (64), levels of difficulty. One of them
             asks for pass@k, and the result is a

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sterling.data import Dataset
 
 DEFAULT_EPISODES = 20  # per seed
+POLICIES = ("last", "best", "prior")  # of a run; prior: a planner's, without planning
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
 LEARNED_METHODS = ("fqe", "model", "dr", "wdr")  # methods that learn a function or a model
 ESTIMATOR_OPTIONS = ("updates", "policy", "behaviour")  # options of --method only
@@ -70,12 +71,12 @@ def open_run(run: TrainedRun | str | Path, phase: int | None) -> TrainedRun:
 
 
 def chosen_policies(run: TrainedRun, options: dict[str, Any]) -> tuple[TrainedRun, dict[str, Any]]:
-    """Return the run with the policies that ``policy`` names, "last" or "best", and the other
+    """Return the run with the policies that ``policy`` names, one of ``POLICIES``, and the other
     options; the other words of ``policy`` are for off-policy evaluation."""
     word = options.get("policy")
-    if word not in ("last", "best"):
+    if word not in POLICIES:
         return run, options
-    return (run.best if word == "best" else run), {**options, "policy": None}
+    return (run if word == "last" else getattr(run, word)), {**options, "policy": None}
 
 
 def check_options(run: TrainedRun, options: Mapping[str, Any]) -> None:

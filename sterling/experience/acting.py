@@ -9,6 +9,7 @@ a truncation is computed with the memory that led there.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -42,6 +43,12 @@ def initial_memory(actor: Actor, envs: int, keys: Key[Array, "seed"]) -> PyTree:
     """Return an empty memory for ``envs`` environments of every seed; None if ``actor`` has
     none."""
     return actor.memory(envs, keys) if isinstance(actor, RecurrentActor) else None
+
+
+def without_planning(actor: Actor) -> Actor:
+    """Return the actor that acts without planning; ``actor`` itself if it does not plan."""
+    plain: Callable[[], Actor] | None = getattr(actor, "without_planning", None)
+    return actor if plain is None else plain()
 
 
 def with_memory(past: Past | None, memory: PyTree) -> Past | None:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from sterling import algorithms
 from sterling import random_keys as named
 from sterling.actor import Past
+from sterling.algorithms.unplanned_algorithm import PRIOR, UnplannedAlgorithm
 from sterling.algorithms.user_algorithm import short_name
 from sterling.equations.soft_values import MIN_ALPHA
 from sterling.experience.batch_draws import Draws
@@ -102,6 +103,22 @@ class Agent(eqx.Module):
         """Return actions chosen with the memory, the new memory, and extras to record."""
         recall = partial(cast(Any, self.algorithm).recall, explore=explore)
         return over_seeds(self.strategy, recall)(self.state, past, obs, keys)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the algorithm can act without planning."""
+        return hasattr(self.algorithm, PRIOR)
+
+    @property
+    def forgetful(self) -> bool:
+        """Whether every action may be chosen with an empty memory, such as a planner's plan."""
+        return bool(getattr(self.algorithm, "forgetful", False))
+
+    def without_planning(self) -> Agent:
+        """Return agents that act by the algorithm's ``prior``; unchanged ones if it has none."""
+        if not self.has_prior:
+            return self
+        return dataclasses.replace(self, algorithm=cast(Any, UnplannedAlgorithm(self.algorithm)))
 
     def imagine(
         self, rows: Record, valid: Bool[Array, "seed branch"], keys: Key[Array, "seed"]

@@ -12,7 +12,7 @@ import numpy as np
 from sterling.problem import critic_only_obs
 from sterling.types import Record, Spec
 
-POLICY_FUNCTIONS = ("act", "recall", "log_prob")  # they never get unseen entries
+POLICY_FUNCTIONS = ("act", "recall", "prior", "log_prob")  # they never get unseen entries
 
 
 def hide_unseen(algorithm: Any, spec: Spec) -> Any:

@@ -84,15 +84,14 @@ class Player:
         """Act with an agent of one seed from now on, from the start of an episode."""
         self._agent = agent
         self._actor = SingleSeedActor(agent, self._seed, self._explore)
-        past = acting.initial_past(agent, self._spec, (1, 1), self._keys(0))
-        self._kept = self._actor.remember(past)
+        self._kept = self._empty_past(1)
         self._memory: Any = None  # the memory after the last action
         self._done: Any = None  # the last action
 
     def __call__(self, obs: Any) -> Any:
         """Return the action for one observation, in the forms of a Gymnasium environment; for
-        agents without a memory also the actions for several, ``(n, ...)``. Critic-only entries may
-        be left out.
+        agents without a memory, or with one that may be empty, also the actions for several,
+        ``(n, ...)``. Critic-only entries may be left out.
 
         Raise :class:`Mistake` for anything but an observation of the run's environment.
         """
@@ -101,7 +100,8 @@ class Player:
         space = self._space
         given = _as_arrays(space, critic_only_obs.without_entries(obs, self._unread))
         parts = [self._seen(given)]
-        several = self._kept is None and _array_shapes(parts[0]) != _space_shapes(space)
+        alone = self._kept is None or self._agent.forgetful
+        several = alone and _array_shapes(parts[0]) != _space_shapes(space)
         if several and (rows := [self._seen(row) for row in _batch_rows(given)]):
             several = _array_shapes(rows[0]) == _space_shapes(space)
             parts = rows if several else parts
@@ -109,7 +109,7 @@ class Player:
         for part in checked:
             check_options(self._spec, part, self._run.settings.name)
         batch = jax.tree.map(lambda *x: np.stack(x), *checked)
-        chosen = self._to_world(self._acts(cast_observations(space, batch)))
+        chosen = self._to_world(self._acts(cast_observations(space, batch), several=several))
         actions = jax.tree.map(np.asarray, chosen)
         return actions if several else jax.tree.map(lambda x: x[0], actions)
 
@@ -144,12 +144,18 @@ class Player:
         frames stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
         return self._acts(jax.tree.map(lambda x: np.asarray(x)[None], obs))[0]
 
-    def _acts(self, obs: Any) -> Any:
-        """Return the actions for a batch of observations."""
+    def _empty_past(self, count: int) -> Any:
+        """Return the past before the first step of ``count`` episodes, as the actor takes it."""
+        past = acting.initial_past(self._agent, self._spec, (1, count), self._keys(0))
+        return self._actor.remember(past)
+
+    def _acts(self, obs: Any, *, several: bool = False) -> Any:
+        """Return the actions for a batch of observations, ``several`` of no common episode."""
         asked = next(self._run.asked)
         noise = int(np.random.default_rng().integers(2**31)) if self._explore else asked
-        action, self._memory = self._actor.choose(self._kept, obs, noise)
-        self._done = action
+        kept = self._empty_past(len(jax.tree.leaves(obs)[0])) if several else self._kept
+        action, memory = self._actor.choose(kept, obs, noise)
+        self._memory, self._done = None if several else memory, action
         return np.asarray(action)[0]
 
     def notice(self, reward: float, last: bool, channels: Mapping[str, Any] | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from sterling.lookup.peer_attributes import AnswersPeerNames
-from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.channels import channel_columns
 from sterling.references.return_bounds import return_bounds
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
 from sterling.training.agent import Agent
-from sterling.training.assembly.build_run import create_agent, make_world
+from sterling.training.assembly.agent_template import agent_template
+from sterling.training.assembly.build_run import make_world
 from sterling.training.assembly.run_dataset import SpacesWorld
 from sterling.training.config.evaluation_interval import needs_evaluations
 from sterling.training.config.option_checks import check_load_arguments
@@ -27,12 +26,9 @@ from sterling.training.evaluation.evaluate_policy import BEFORE
 from sterling.training.evaluation.evaluator import Evaluator
 from sterling.training.evaluation.final_estimate import channel_failed_score, final_estimate
 from sterling.training.evaluation.save_episodes import save_episodes
-from sterling.training.field_schedules import FieldSchedules
 from sterling.training.phases.phase_sequence import (
     last_phase,
-    phases_reached,
     plan_phases,
-    total_iterations,
 )
 from sterling.training.policy_player import Player
 from sterling.training.runtime import program_store
@@ -40,7 +36,7 @@ from sterling.training.runtime.compilation import enable_compilation_cache
 from sterling.training.saving import checkpoint, run_folder
 from sterling.training.saving.run_text import run_text
 from sterling.training.steering.stop_conditions import TIME_IS_UP
-from sterling.types import Mistake, Spec
+from sterling.types import Mistake
 
 if TYPE_CHECKING:
     from sterling.language.models.causal_lm import LanguageModel
@@ -92,7 +88,8 @@ class TrainedRun(AnswersPeerNames):
         actions for several, ``(n, ...)``. A language model answers a text, or a list of texts.
 
         ``seed`` chooses which seed's agent acts (default: the first). If the run stacks frames,
-        ``obs`` must contain them. Raise :class:`Mistake` for agents with a memory, such as ``dt``.
+        ``obs`` must contain them. A planner's plan is a new one for every action. Raise
+        :class:`Mistake` for other agents with a memory, such as ``dt``.
         """
         if self.settings.speech is not None:
             from sterling.training.language.answer_texts import answer_texts
@@ -100,7 +97,8 @@ class TrainedRun(AnswersPeerNames):
             return answer_texts(self, obs, seed, explore)
         known = self._players.get((seed, explore))
         if known is None or known[0] is not self.agent:
-            self.agent.check_memoryless("use run.player()")
+            if not self.agent.forgetful:
+                self.agent.check_memoryless("use run.player()")
             known = self._players[seed, explore] = self.agent, self.player(seed, explore)
         return known[1](obs)
 
@@ -120,6 +118,14 @@ class TrainedRun(AnswersPeerNames):
     def best_policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
         """Return the action of the best policy: see :meth:`policy` and :attr:`best`."""
         return self.best.policy(obs, seed, explore)
+
+    @property
+    def prior(self) -> TrainedRun:
+        """Return the run acting without planning, as in ``run.prior.evaluate()``; it has no folder.
+        Raise :class:`Mistake` if its algorithm does not plan."""
+        if not self.agent.has_prior:
+            raise Mistake(f"{self.settings.title} has no prior: it does not plan. Use the run.")
+        return TrainedRun(self.settings, self.agent.without_planning(), self.result, None)
 
     def language_model(self, seed: int | None = None) -> tuple[LanguageModel, Tokenizer]:
         """Return one seed's language model (default: the first) and its tokenizer, in the forms of
@@ -184,11 +190,9 @@ class TrainedRun(AnswersPeerNames):
         seeds, found = self.settings.seeds, {name: x.mean(1) for name, x in every.items()}
         unended = (~every["ended"]).sum(1) if "ended" in every else [0] * len(seeds)
         made: dict[str, Any] = {"unended": [int(count) for count in unended]}
-        scores = [float(x) for x in found["return"]]
-        made["return"] = final_estimate(scores, seeds, failed_seeds, within, rule)
-        if BEFORE in found:
-            scores = [float(x) for x in found[BEFORE]]
-            made[BEFORE] = final_estimate(scores, seeds, failed_seeds, within, rule)
+        for name in (each for each in ("return", BEFORE) if each in found):
+            scores = [float(x) for x in found[name]]
+            made[name] = final_estimate(scores, seeds, failed_seeds, within, rule)
         for name, said in declared.items():
             scores = [float(x) for x in found[name]]
             how = (said.within, channel_failed_score(rule, said.within, said.better))
@@ -241,7 +245,7 @@ def load(
     enable_compilation_cache()
     folder, result = run_folder.checkpoints_path(path), run_folder.read_result(path) or {}
     stopped = result.get("stopped")
-    template = _agent_template(settings, stopped)
+    template = agent_template(settings, stopped)
     agent, _ = checkpoint.load_subtree(folder, "agent", template)
     best = checkpoint.load_subtree(folder, "best", template)[0] if settings.keep else None
     where = last_phase(settings, stopped)
@@ -251,38 +255,6 @@ def load(
             raise Mistake(f"phase={phase}: {path} has phases 1 to {len(found)}.")
         where = found[phase - 1].settings
     return TrainedRun(where, agent, result, path, best)
-
-
-def _agent_template(settings: Settings, stopped: dict[str, Any] | None) -> Agent:
-    """Return the agents' shapes, for loading; ``stopped``: of the result of a stopped run."""
-    if settings.speech is None:
-        spec = _agent_spec(settings)
-
-        def create() -> Agent:
-            agent, reached = create_agent(settings, spec), phases_reached(stopped)
-            for part in plan_phases(settings)[1:reached] if settings.phases else ():
-                agent = agent.with_fields(part.settings.config, part.fields)
-                agent = agent.with_schedules(FieldSchedules.from_spans(part.schedules), part.begin)
-            return agent.without_schedules()
-
-        shapes: Agent = jax.eval_shape(create)  # nothing is compiled
-        return shapes
-    from sterling.training.language.base_model import learner_template
-
-    return learner_template(settings)
-
-
-def _agent_spec(settings: Settings) -> Spec:
-    """Return the agents' problem, even if their log no longer exists."""
-    known: Any = {"envs": settings.envs, "iterations": total_iterations(settings)}
-    known["encoder"] = find_encoder(settings.encoder)
-    if settings.spaces:
-        return dataclasses.replace(SpacesWorld(settings.spaces).spec, **known)
-    world = make_world(settings, "evaluate", 1)
-    try:
-        return dataclasses.replace(world.spec, **known)
-    finally:
-        world.close()
 
 
 def run_return_bounds(settings: Settings) -> Bounds | None:

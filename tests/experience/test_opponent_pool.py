@@ -170,6 +170,68 @@ def test_opponent_pool_refuses_an_environment_without_saved_state():
         OpponentPool.create(Rollout.create(world, 4, at(0)), (2.0, 9.0), at(0), ordered(UP))
 
 
-def test_opponent_pool_refuses_recurrent_algorithms():
-    with pytest.raises(Mistake, match="does not support algorithms with a memory; use ppo or dqn"):
-        sterling.train("recurrent-ppo", "tictactoe:self", steps=4_000, envs=8, sources="pool")
+class Remembering(eqx.Module):
+    """Takes a free square by chance; remembers its moves in this game and what it heard last."""
+
+    mark: jax.Array
+
+    def memory(self, envs, keys):
+        none = jnp.zeros((len(self.mark), envs))
+        return {"moves": none.astype(jnp.int32), "heard": none, "before": none - 1.0}
+
+    def recall(self, past, obs, keys, explore):
+        free = obs["action_mask"].astype(jnp.float32)
+        chance = jax.vmap(lambda key: jax.random.uniform(key, free.shape[1:], minval=0.1))(keys)
+        action = jnp.argmax(free * chance, -1)
+        before = jnp.where(past.first, -1.0, past.action.astype(jnp.float32))
+        moves = past.memory["moves"] + 1
+        return action, {"moves": moves, "heard": past.discount, "before": before}, {}
+
+
+def test_opponents_with_a_memory_have_one_for_each_game():
+    """It is as long as the stones on the board are many; a move of the other side has passed
+    between two of its own, so that the discount that it heard is 1."""
+    actor = Remembering(jnp.zeros(len(SEEDS)))
+    world = envs.make("tictactoe:self", SEEDS, ENVS)
+    source = OpponentPool.create(
+        Rollout.create(world, 1, at(0), actor), (2.0, 1000.0), at(0), actor
+    )
+    counted = 0
+    for time in range(30):
+        earlier = source.source.state.past
+        source, rows = live(source, actor, jnp.int32(time))
+        past, on = source.source.state.past, ~np.asarray(rows.last)[:, 0, :4]
+        other = np.asarray(source.source.obs["board"])[..., 9:].sum(-1)[:, :4]
+        moves = np.asarray(past.memory["moves"])[:, :4]
+        np.testing.assert_array_equal(moves[on], other[on])
+        assert (np.asarray(past.memory["heard"])[:, :4][moves > 0] == 1.0).all()
+        later = (moves > 1) & on
+        done = np.asarray(earlier.action)[:, :4]
+        np.testing.assert_array_equal(np.asarray(past.memory["before"])[:, :4][later], done[later])
+        counted += later.sum()
+    assert counted > 20
+
+
+class Planning(Ordered):
+    """Plans the order of squares backwards."""
+
+    def act(self, obs, keys, explore):
+        return Ordered(self.order[:, ::-1]).act(obs, keys, explore)
+
+    def without_planning(self):
+        return Ordered(self.order)
+
+
+def test_opponents_that_plan_act_by_their_prior():
+    world = envs.make("tictactoe:self", SEEDS, ENVS)
+    agent = Planning(jnp.tile(DOWN, (len(SEEDS), 1)))  # it takes 0 1 2, its prior 8 7 6
+    source = OpponentPool.create(Rollout.create(world, 30, at(0)), (2.0, 1000.0), at(0), agent)
+    _, rows = live(source, agent, jnp.int32(1))
+    played = {tuple(map(tuple, game)) for seed in range(2) for game in games(rows, seed, 0)}
+    assert played == {((0, 1, 2), (0.0, 0.0, 1.0)), ((0, 1), (0.0, -1.0))}
+
+
+@pytest.mark.slow
+def test_opponent_pool_trains_recurrent_algorithms():
+    how = {"steps": 4_000, "envs": 8, "evaluate_episodes": 0}
+    sterling.train("recurrent-ppo", "tictactoe:self", sources="pool", **how)

@@ -100,6 +100,13 @@ def _world_shapes(world: World) -> dict[str, jax.ShapeDtypeStruct]:
     return steps | {f"{TOTAL}{name}": each for name, each in totals.items()}
 
 
+def _recorded(actor: Actor, needs: AnyNeeds, seen: Any, keys: Any) -> dict[str, Any]:
+    """Return the shapes of the extras that an actor records with its actions."""
+    shapes = eqx.filter_eval_shape(acting.choose, recording(actor, needs), *seen, keys, True)
+    extras: dict[str, Any] = shapes[2]
+    return extras
+
+
 def empty_extras(
     needs: AnyNeeds, source: Any, actor: Actor | None, keys: Key[Array, "seed"]
 ) -> dict[str, Array]:
@@ -109,7 +116,15 @@ def empty_extras(
     world, own = source.world, {}
     if actor is not None:
         seen = (source.past, source.obs)
-        own = eqx.filter_eval_shape(acting.choose, recording(actor, needs), *seen, keys, True)[2]
+        own = _recorded(actor, needs, seen, keys)
+        plain = acting.without_planning(actor)  # which acts in a random warm-up
+        found = own if plain is actor else _recorded(plain, needs, seen, keys)
+        lacking = set(needs.keep) & own.keys() - found.keys()
+        if lacking:
+            raise Mistake(
+                f"prior does not return the extra {min(lacking)!r} that keep names. Return the "
+                "extras of the function that plans"
+            )
     own = {**own, **getattr(source, "recorded", {})}
     known = {**_world_shapes(world), **own}
     names = [name for name in needs.keep if name != MEMORY]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor
+from sterling.experience import acting
 from sterling.experience.batch_draws import Due, SourceWrapper, every_feed
 from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import (
@@ -194,7 +195,8 @@ class Replay(SourceWrapper, eqx.Module):
         steps = -(-self.needs.warmup // self.world.spec.envs)
         if not steps:
             return self
-        actor = recording(agent, self.needs)
+        # a plan would only be thrown away
+        actor = recording(acting.without_planning(agent) if chance else agent, self.needs)
         if chance:
             recorded = keeps_actor_extras(self.needs, self.world)
             actor = RandomActor(actor, self.world, recorded)

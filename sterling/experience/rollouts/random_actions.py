@@ -20,7 +20,8 @@ from sterling.types import Action, Obs, World
 class RandomActor(eqx.Module):
     """Acts uniformly at random among the allowed actions; boxes are sampled in [-1, 1].
 
-    ``actor`` still updates its memory and records its extras, for the actions really taken.
+    ``actor``, which need not plan for it, still updates its memory and records its extras, for the
+    actions really taken.
     """
 
     actor: Any

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.actor import Actor
+from sterling.actor import Actor, Past
 from sterling.envs.traced_world import tree_where
 from sterling.envs.world_wrappers import Wrapper
 from sterling.experience import acting
@@ -37,12 +37,15 @@ class GameState(eqx.Module):
     world: PyTree
     pool: PyTree  # the members' arrays, leaves ``(seed, member, ...)``
     theirs: Bool[Array, "seed env"]  # whether the opponent begins the next game
+    past: Past | None = None  # what the opponents remember, ``(seed, env, ...)``
 
 
 class OpponentGame(Wrapper):
     """A game in which pool members play the other side in the first ``seated`` envs.
 
-    Each of ``members`` plays in the same number of envs; the opponent begins half of the games.
+    Each of ``members`` plays in the same number of envs; the opponent begins half of the games. A
+    member with a memory has one of its own moves and their outcomes in each game, and one that
+    plans acts by its ``prior``.
     """
 
     def __init__(self, world: World, actor: Any, members: int, seated: int):
@@ -57,31 +60,67 @@ class OpponentGame(Wrapper):
         moved, step = self.world.step(state.world, action, keys)
         here = (jnp.arange(self.spec.envs) < self._seated)[None]
         turn = here & ~step.last & (step.mask | state.theirs)
-        theirs = self._moves(state.pool, step.obs, named.fold_each(keys, "opponent"))
+        asked = named.fold_each(keys, "opponent")
+        past = self._heard(state, step, asked)
+        theirs, memory = self._moves(state.pool, past, step.obs, asked)
         again, answer = self.world.step(moved, theirs, named.fold_each(keys, "answer"))
+        if past is not None:
+            told = jnp.asarray(answer.reward), jnp.asarray(answer.discount)
+            done = Past(memory, theirs, *told, jnp.zeros_like(turn))
+            past = tree_where(turn, done, past)
         world, step = tree_where(turn, (again, merge_steps(step, answer)), (moved, step))
         begins = jax.vmap(lambda key: jax.random.bernoulli(key, 0.5, (self.spec.envs,)))(
             named.fold_each(keys, "side")
         )
-        return GameState(world, state.pool, jnp.where(step.last, begins, state.theirs)), step
+        following = jnp.where(step.last, begins, state.theirs)
+        return GameState(world, state.pool, following, past), step
 
-    def _moves(self, pool: PyTree, obs: Obs, keys: Key[Array, "seed"]) -> Action:
-        """Return the pool members' moves; in the other envs the action is arbitrary."""
-        seeds, count, each = self.seeds, self.members, self._seated // self.members
+    def empty_past(self, pool: PyTree, keys: Key[Array, "seed"]) -> Past | None:
+        """Return what the members remember before their first moves, ``(seed, env, ...)``; None if
+        they have no memory."""
+        shape = self.seeds * self.members, self._seated // self.members
+        own = self._member_keys(named.fold_each(keys, "memory"))
+        past = acting.initial_past(self._actor(pool), self.spec, shape, own)
+        return jax.tree.map(self._as_envs, past)
 
-        def dealt(leaf: Array) -> Array:  # (seed, env) -> (seed * member, env of its)
-            return leaf[:, : self._seated].reshape(seeds * count, each, *leaf.shape[2:])
+    def _heard(self, state: GameState, step: Step, keys: Key[Array, "seed"]) -> Past | None:
+        """Return what the members remember after the agent's move: a member's own step ends with
+        it, as :func:`merge_steps` says of the agent's."""
+        past = state.past
+        if past is None:
+            return None
+        reward = past.reward + past.discount * step.reward
+        told = dataclasses.replace(past, reward=reward, discount=past.discount * step.discount)
+        return tree_where(~step.mask | past.first, self.empty_past(state.pool, keys), told)
 
-        def back(leaf: Array) -> Array:
-            own = leaf.reshape(seeds, self._seated, *leaf.shape[2:])
-            rest = [(0, 0), (0, self.spec.envs - self._seated)] + [(0, 0)] * (own.ndim - 2)
-            return jnp.pad(own, rest)
+    def _moves(
+        self, pool: PyTree, past: Past | None, obs: Obs, keys: Key[Array, "seed"]
+    ) -> tuple[Action, PyTree]:
+        """Return the pool members' moves and new memories; those of the other envs are
+        arbitrary."""
+        past, obs = jax.tree.map(self._as_members, (past, obs))
+        actor, own = self._actor(pool), self._member_keys(keys)
+        action, memory, _ = acting.choose(actor, past, obs, own, True)
+        return jax.tree.map(self._as_envs, (action, memory))
 
-        own = jax.vmap(lambda key: named.split(key, "member", count))(keys).reshape(-1)
-        flat = jax.tree.map(lambda x: x.reshape(seeds * count, *x.shape[2:]), pool)
-        actor = eqx.combine(flat, self._rest)
-        action, _ = actor.act(jax.tree.map(dealt, obs), own, True)
-        return jax.tree.map(back, action)
+    def _actor(self, pool: PyTree) -> Actor:
+        """Return the members of all seeds as one actor, with an axis ``seed * member``."""
+        arrays = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), pool)
+        return acting.without_planning(eqx.combine(arrays, self._rest))
+
+    def _member_keys(self, keys: Key[Array, "seed"]) -> Key[Array, "member"]:
+        return jax.vmap(lambda key: named.split(key, "member", self.members))(keys).reshape(-1)
+
+    def _as_members(self, leaf: Array) -> Array:
+        """Turn the axes (seed, env) into (seed * member, env of its)."""
+        shape = self.seeds * self.members, self._seated // self.members
+        return leaf[:, : self._seated].reshape(*shape, *leaf.shape[2:])
+
+    def _as_envs(self, leaf: Array) -> Array:
+        """Turn the axes (seed * member, env of its) into (seed, env)."""
+        own = leaf.reshape(self.seeds, self._seated, *leaf.shape[2:])
+        rest = [(0, 0), (0, self.spec.envs - self._seated)] + [(0, 0)] * (own.ndim - 2)
+        return jnp.pad(own, rest)
 
 
 def merge_steps(step: Step, answer: Step) -> Step:
@@ -115,16 +154,16 @@ class OpponentPool(Around, eqx.Module):
         """Create a pool filled with ``actor``; ``numbers`` are its size and the steps between
         replacements.
 
-        Raises Mistake if the world or the actor does not allow it.
+        Raises Mistake if the world does not allow it.
         """
         members, every = (int(each) for each in numbers)
         world = source.world
-        seated = members * _envs_per_member(world, actor, members, keys)
+        seated = members * _envs_per_member(world, members)
         arrays = eqx.partition(actor, eqx.is_array)[0]
         pool = jax.tree.map(lambda x: jnp.repeat(x[:, None], members, 1), arrays)
         none = jnp.zeros((world.seeds, world.spec.envs), bool)
         game = OpponentGame(world, actor, members, seated)
-        state = GameState(source.state, pool, none)
+        state = GameState(source.state, pool, none, game.empty_past(pool, keys))
         source = dataclasses.replace(source, world=game, state=state)
         return cls(source, jnp.zeros(world.seeds, jnp.int32), every)
 
@@ -152,9 +191,9 @@ class OpponentPool(Around, eqx.Module):
         return tree_where(into, now, pool)
 
 
-def _envs_per_member(world: World, actor: Actor, members: int, keys: Key[Array, "seed"]) -> int:
-    """Return the number of envs per pool member. Raises Mistake if the world or the actor does not
-    allow a pool."""
+def _envs_per_member(world: World, members: int) -> int:
+    """Return the number of envs per pool member. Raises Mistake if the world does not allow a
+    pool."""
     if not world.spec.alternating:
         raise Mistake(
             "an opponent pool needs a two-player turn-based game, such as "
@@ -169,8 +208,6 @@ def _envs_per_member(world: World, actor: Actor, members: int, keys: Key[Array, 
         raise Mistake(
             "an opponent pool does not support games with channels; leave out sources=pool"
         )
-    if acting.initial_memory(actor, 1, keys) is not None:
-        raise Mistake("an opponent pool does not support algorithms with a memory; use ppo or dqn")
     each = int(world.spec.envs * OPPONENT_SHARE) // members
     if not each:
         raise Mistake(

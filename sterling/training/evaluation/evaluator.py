@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from sterling.algorithms.unplanned_algorithm import UnplannedAlgorithm
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.goal_worlds.goal_tasks import TASKS
 from sterling.envs.registry import find_backend
@@ -80,7 +81,9 @@ class Evaluator:
         if self.world is not None:
             self._recorder = self._new_recorder()
             how: Any = {"recorder": self._recorder, "fresh": self._fresh}
-            how |= {"stored_as": self._purpose if program_store.is_open_for(self._settings) else ""}
+            own = not isinstance(agent.algorithm, UnplannedAlgorithm)  # as the settings make it
+            stored = own and program_store.is_open_for(self._settings)
+            how |= {"stored_as": self._purpose if stored else ""}
             found = evaluate(agent, self.world, self._seeds, self._episodes, self._limit, **how)
             own = summary_columns(found, self.world.spec.summaries, self._settings.seeds)
             return {**with_task_columns(found, self._settings), **own}
