@@ -100,6 +100,8 @@ class Signals(eqx.Module):
 
     metrics: dict[str, Float[Array, "..."]]  # "area/name" -> a number (for each seed), for the log
     samples: dict[str, Array] = dataclasses.field(default_factory=dict)  # one number per sample
+    # what the replay keeps of the batch's rows (``Needs.keep``), as it is to be from now on
+    stored: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

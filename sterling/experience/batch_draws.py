@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.actor import Actor
+from sterling.experience.stored_rows import RowsToStore, with_stored_rows
 from sterling.types import Feed, Record, Signals
 
 Due = Callable[[Feed], Any]  # whether a feed gives batches in an iteration; may be traced
@@ -229,6 +230,10 @@ class SourceWrapper:
     def with_feedback(self, feedback: PyTree) -> Any:
         """Pass the state that updates changed on to ``source``."""
         return self._around(self.source.with_feedback(feedback))
+
+    def with_stored_rows(self, stored: dict[str, RowsToStore]) -> Any:
+        """Pass the kept extras that updates changed on to ``source``."""
+        return self._around(with_stored_rows(self.source, stored))
 
     def reset_statistics(self) -> Any:
         """Return the source with an empty tally."""

@@ -20,6 +20,7 @@ from sterling.algorithms.unplanned_algorithm import PRIOR, UnplannedAlgorithm
 from sterling.algorithms.user_algorithm import short_name
 from sterling.equations.soft_values import MIN_ALPHA
 from sterling.experience.batch_draws import Draws
+from sterling.experience.stored_rows import RowsToStore
 from sterling.needs.feed import DREAM
 from sterling.nets.encoding.encoder_description import check_choice_is_used
 from sterling.seed_axis import over_seeds, over_seeds_in_place
@@ -39,6 +40,9 @@ from sterling.types import (
     Record,
     Spec,
 )
+
+# what the source hears from learning, and what is to be stored in its rows, by names of feeds
+Heard = tuple[PyTree, dict[str, RowsToStore]]
 
 
 class Agent(eqx.Module):
@@ -160,7 +164,7 @@ class Agent(eqx.Module):
 
     def learn(
         self, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
-    ) -> tuple[Agent, PyTree, dict[str, Array]]:
+    ) -> tuple[Agent, Heard, dict[str, Array]]:
         """Make one iteration's updates from every feed that is due. Return the agents, what the
         source hears from them, and metrics ``(seed,)``. ``keys`` has the keys "draw" and "learn".
         """
@@ -170,24 +174,26 @@ class Agent(eqx.Module):
 
         def learn(learned: StateAndHeard, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
             metrics: dict[str, Array] = {}
+            stored: dict[str, RowsToStore] = {}
             for feed, chance in zip(feeds, chances, strict=True):
                 own = named.fold(key, feed.name) if feed.name else key
                 updates = FeedUpdates(self.algorithm, feed, draws, seed, measured)
-                learned, found = updates(learned, chance, own, iteration)
+                learned, (found, rows) = updates(learned, chance, own, iteration)
                 check_metrics(feed, feeds, found)
                 metrics |= found
+                stored |= {} if rows is None else {feed.name: rows}
             if self.plasticity is not None:
                 state = self.plasticity.renewed(self.algorithm, learned[0], iteration, key)
                 learned = state, learned[1]
-            return learned, metrics
+            return learned, (metrics, stored)
 
         seeds = jnp.arange(len(keys["learn"]), dtype=jnp.int32)
         # if everything collected is one batch, changing in place cost PPO a twentieth more time
         form = over_seeds if all(feed.whole for feed in feeds) else over_seeds_in_place
         whole = form(self.strategy, learn)
-        learned, metrics = whole((self.state, draws.feedback), seeds, chances, keys["learn"])
-        state, heard = learned
-        return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
+        begun = self.state, draws.feedback
+        (state, heard), (metrics, stored) = whole(begun, seeds, chances, keys["learn"])
+        return eqx.tree_at(lambda agent: agent.state, self, state), (heard, stored), metrics
 
     def with_schedules(
         self, schedules: FieldSchedules | None, iteration: Int[Array, ""] | int

@@ -21,12 +21,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Int, Key
 
 from sterling import random_keys
 from sterling.experience.batch_draws import Draws
+from sterling.experience.stored_rows import with_stored_rows
 from sterling.needs.feed import Feed
-from sterling.training.agent import Agent
+from sterling.training.agent import Agent, Heard
 from sterling.training.runtime.compilation import run_compiler_options
 from sterling.training.runtime.program_store import StoredJit, remembered
 
@@ -81,7 +82,7 @@ def iterate_with_draws(run: Run) -> tuple[Run, dict[str, Array], Draws]:
     due = partial(Feed.is_due, iteration=run.iteration)
     source, draws = run.source.collect(agent, keys_of["draw"], due)
     agent, heard, metrics = _learn(agent, draws, keys_of, run.iteration)
-    source = source.with_feedback(heard)
+    source = with_stored_rows(source.with_feedback(heard[0]), heard[1])
     return Run(agent, source, run.seeds, run.iteration + 1), metrics, draws
 
 
@@ -111,7 +112,7 @@ def advance(
 @jax.jit  # for worlds on the host; it has no effect inside a compiled program
 def _learn(
     agent: Agent, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
-) -> tuple[Agent, PyTree, dict[str, Array]]:
+) -> tuple[Agent, Heard, dict[str, Array]]:
     return agent.learn(draws, keys, iteration)
 
 

@@ -13,11 +13,13 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Draws, feed_keys
+from sterling.experience.stored_rows import RowsToStore, rows_to_store
 from sterling.training.plasticity.hidden_unit_metrics import hidden_unit_metrics
 from sterling.types import Algorithm, Feed, Mistake
 
 UPDATE_COUNT = "updates"  # the metric that counts the updates of a feed with a name
 StateAndHeard = tuple[Any, PyTree]  # an algorithm's state, and what the source hears from it
+Found = tuple[dict[str, Array], RowsToStore | None]  # metrics, and what is to be stored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,44 +38,45 @@ class FeedUpdates:
         chances: PyTree,
         key: Key[Array, ""],
         iteration: Int[Array, ""],
-    ) -> tuple[StateAndHeard, dict[str, Array]]:
+    ) -> tuple[StateAndHeard, Found]:
         """Make all updates that are due in this iteration. Return their metrics: means; for a feed
-        with a name, or without updates in some iterations, sums and the number of updates."""
+        with a name, or without updates in some iterations, sums and the number of updates. Return
+        also what they store, of every update (``RowsToStore``)."""
         feed = self.feed
 
-        def all_of_them(learned: StateAndHeard) -> tuple[StateAndHeard, dict[str, Array]]:
+        def all_of_them(learned: StateAndHeard) -> tuple[StateAndHeard, Found]:
             return self._all(learned, chances, key)
 
         if feed.always:
             return all_of_them(learned)
         kinds = jax.eval_shape(all_of_them, learned)[1]
-        none = {name: jnp.zeros(each.shape, each.dtype) for name, each in kinds.items()}
-        made: tuple[StateAndHeard, dict[str, Array]] = jax.lax.cond(
+        none = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), kinds)
+        made: tuple[StateAndHeard, Found] = jax.lax.cond(
             feed.is_due(iteration), all_of_them, lambda learned: (learned, none), learned
         )
         return made
 
     def _all(
         self, learned: StateAndHeard, chances: PyTree, key: Key[Array, ""]
-    ) -> tuple[StateAndHeard, dict[str, Array]]:
+    ) -> tuple[StateAndHeard, Found]:
         feed = self.feed
         if feed.whole:
-            learned, metrics = self._update(learned, (chances, key))
+            learned, (metrics, stored) = self._update(learned, (chances, key))
             count = 1
         else:
             count = feed.updates
             each = (chances, named.split(key, "update", count))
-            learned, metrics = jax.lax.scan(self._update, learned, each)
+            learned, (metrics, stored) = jax.lax.scan(self._update, learned, each)
             metrics = {name: value.mean() for name, value in metrics.items()}
         if not feed.name and feed.always:
-            return learned, metrics
+            return learned, (metrics, stored)
         before = f"{feed.name}/" if feed.name else ""
         sums = {f"{before}{name}": value * count for name, value in metrics.items()}
-        return learned, {f"{before}{UPDATE_COUNT}": jnp.float32(count), **sums}
+        return learned, ({f"{before}{UPDATE_COUNT}": jnp.float32(count), **sums}, stored)
 
     def _update(
         self, learned: StateAndHeard, each: tuple[PyTree, Key[Array, ""]]
-    ) -> tuple[StateAndHeard, dict[str, Array]]:
+    ) -> tuple[StateAndHeard, Found]:
         """Make one update: draw a batch, learn, heed."""
         (state, heard), (chance, key) = learned, each
         batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
@@ -83,7 +86,8 @@ class FeedUpdates:
         if self.measured:
             units_key = named.fold(key, "units")
             metrics = metrics | hidden_unit_metrics(self.algorithm, state, batch, units_key)
-        return (state, self.draws.heed(self.feed, heard, signals, batch)), metrics
+        stored = rows_to_store(self.feed, signals, batch)
+        return (state, self.draws.heed(self.feed, heard, signals, batch)), (metrics, stored)
 
     def _as_now(self, state: Any) -> Feed:
         """Return the feed with the current n and discount of n-step returns, from ``state``."""

@@ -4,19 +4,22 @@ a memory the whole past before each row, so that a sequence knows how its first 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTreeDef
+from jaxtyping import Array, Key, PyTree, PyTreeDef
 
 from sterling.actor import Actor, Past
 from sterling.experience import acting
-from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.ring_buffer import Place, Ring, to_words
+from sterling.experience.replay.ring_layout import RowPart
 from sterling.experience.rollouts.episode_totals import STANDARD_CHANNELS, empty_totals
 from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.stored_rows import RowsToStore
 from sterling.types import Action, AnyNeeds, Mistake, Obs, World
 
 MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
@@ -137,3 +140,79 @@ def empty_extras(
             )
     names += [name for name in known if name.startswith(PAST)]
     return {name: jnp.zeros(known[name].shape, known[name].dtype) for name in names}
+
+
+def write_extras(
+    ring: Ring, needs: AnyNeeds, form: PyTreeDef | None, stored: Mapping[str, RowsToStore]
+) -> Ring:
+    """Return the ring with what an iteration's updates stored, by the names of their feeds, leaves
+    ``(seed, update, ...)``: in the order of the updates, so that the last one of a row wins.
+
+    Raise :class:`Mistake` for extras that are not kept, or of other shapes or types.
+    """
+    for name, rows in stored.items():
+        length = needs.feed(name).length
+
+        def write(ring: Ring, each: RowsToStore, length: int = length) -> tuple[Ring, None]:
+            values = _as_kept(form, each.values)
+            return _written(ring, _places(ring, each, length), values), None
+
+        by_update = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+        ring, _ = jax.lax.scan(write, ring, by_update)
+    return ring
+
+
+def _places(ring: Ring, each: RowsToStore, length: int) -> Place:
+    """Return the places of all rows of every seed, ``(seed, batch, ...)``; those of masked rows lie
+    beyond the ring."""
+    place = Place.of_all(*jnp.divmod(each.place, ring.words.shape[2]))
+    place = place.ahead(length, ring.rows) if length else place
+    seed, row, env = (jnp.broadcast_to(x, each.mask.shape) for x in place)
+    return Place(seed, jnp.where(each.mask, row, ring.rows), env)
+
+
+def _as_kept(form: PyTreeDef | None, values: dict[str, PyTree]) -> dict[str, Array]:
+    """Return the arrays to be written, by the names that the ring has for them."""
+    found = dict(values)
+    if form is not None and MEMORY in found:
+        past: Any = jax.tree.unflatten(form, range(form.num_leaves))
+        memory: Any = found.pop(MEMORY)
+        own: Any = jax.tree.structure(past.memory)
+        if jax.tree.structure(memory) != own:
+            raise Mistake(f"{MEMORY!r} is stored as another tree than memory(...) returns")
+        each = zip(jax.tree.leaves(past.memory), jax.tree.leaves(memory), strict=True)
+        found |= {f"{PAST}{at}": leaf for at, leaf in each}
+    return found
+
+
+def _written(ring: Ring, place: Place, values: dict[str, Array]) -> Ring:
+    """Return the ring with new values of kept extras, leaves ``(seed, batch, ...)``."""
+    parts = dict(zip(ring.kept_names, ring.kept_parts, strict=True))
+    words, wide = ring.words, list(ring.wide)
+    for name, value in values.items():
+        part = _find_part(parts, name, value, place)
+        if part.packed:
+            columns = slice(part.offset, part.offset + part.words)
+            flat = value.reshape(-1, 1, 1, *part.shape)
+            bits = to_words(flat).reshape(*place.row.shape, part.words)
+            words = words.at[*place, columns].set(bits, mode="drop")
+        else:
+            wide[part.offset] = wide[part.offset].at[*place].set(value, mode="drop")
+    return dataclasses.replace(ring, words=words, wide=tuple(wide))
+
+
+def _find_part(parts: dict[str, RowPart], name: str, value: Array, place: Place) -> RowPart:
+    """Return where an extra is stored, if the values can be."""
+    if name not in parts:
+        known = ", ".join(each for each in parts if not each.startswith(PAST)) or "nothing"
+        raise Mistake(
+            f"learning stores {name!r}, but the replay keeps {known}. Name it in keep, too."
+        )
+    part = parts[name]
+    own = (*place.row.shape, *part.shape), part.dtype
+    if (value.shape, str(value.dtype)) != own:
+        raise Mistake(
+            f"learning stores {name!r} of shape {value.shape[2:]} and type {value.dtype}, but the "
+            f"replay keeps it of shape {own[0][2:]} and type {part.dtype}. Store what is kept."
+        )
+    return part

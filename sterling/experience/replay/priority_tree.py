@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from sterling.types import AnyNeeds, Feed, Mistake
+
 FAN_OUT = 32  # children per node: four levels hold a million
 OFFSET = 1e-6  # added to errors, so that every row can still be drawn (the paper's epsilon)
 NOWHERE = 2**31 - 1  # index of rows that were not found; writing there is ignored
@@ -132,3 +134,17 @@ class Priorities(eqx.Module):
 
 def _seed_index(index: Array) -> Int[Array, "seed 1"]:
     return jnp.arange(index.shape[0], dtype=jnp.int32)[:, None]
+
+
+def prioritised_feed(needs: AnyNeeds) -> Feed | None:
+    """Return the feed that draws by priority; None if there is none."""
+    by = [feed for feed in needs.feeds if feed.priority]
+    if len(by) > 1:
+        raise Mistake("only one feed may draw by priority; set the others' priority to 0")
+    return by[0] if by else None
+
+
+def priority_window(needs: AnyNeeds) -> int:
+    """Return how many rows must be known before the first of them can be drawn by priority."""
+    by = prioritised_feed(needs)
+    return by.window if by is not None else 1

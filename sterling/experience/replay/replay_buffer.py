@@ -23,8 +23,14 @@ from sterling.experience.replay.kept_extras import (
     past_form,
     recording,
     with_kept_totals,
+    write_extras,
 )
-from sterling.experience.replay.priority_tree import Priorities, SumTree
+from sterling.experience.replay.priority_tree import (
+    Priorities,
+    SumTree,
+    prioritised_feed,
+    priority_window,
+)
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws, start_rows
 from sterling.experience.replay.returns_to_go import ReturnsToGo
@@ -34,8 +40,9 @@ from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
+from sterling.experience.stored_rows import RowsToStore
 from sterling.needs.feed import FRESH, PAD
-from sterling.types import AnyNeeds, Feed, Mistake, Record, World
+from sterling.types import AnyNeeds, Mistake, Record, World
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
 
@@ -96,7 +103,7 @@ class Replay(SourceWrapper, eqx.Module):
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
         ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
         check_memory(rows * envs, lambda: _with_relabeller(ring(), relabel))
-        priorities, by = None, _prioritised_feed(needs)
+        priorities, by = None, prioritised_feed(needs)
         if by is not None:
             size = rows * envs
             priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
@@ -121,7 +128,7 @@ class Replay(SourceWrapper, eqx.Module):
         source, kept = inner.from_checkpoint(fresh.source), self._with_capacity(fresh.ring.rows)
         if not self.world.exact:
             boundary = kept[0].boundary_row(source.obs)
-            kept = _insert_rows((boundary, _priority_window(self.needs)), kept)
+            kept = _insert_rows((boundary, priority_window(self.needs)), kept)
         return self._with_parts(source, kept)
 
     def shapes_with_capacity(self, rows: int) -> Replay:
@@ -169,7 +176,7 @@ class Replay(SourceWrapper, eqx.Module):
         Outside a compiled program this donates the buffer's memory: do not use the old one again.
         """
         source, rows = self.source.live(recording(agent, self.needs), keys)
-        kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
+        kept = _insert_rows((rows, priority_window(self.needs)), self.kept)
         fresh = rows if self.needs.has_feed(FRESH) else None
         draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, *kept[3:])
         return self._with_parts(source, kept), draws
@@ -184,6 +191,11 @@ class Replay(SourceWrapper, eqx.Module):
     def with_feedback(self, feedback: Priorities | None) -> Replay:
         """Return the buffer with the priorities that updates changed."""
         return dataclasses.replace(self, priorities=feedback)
+
+    def with_stored_rows(self, stored: dict[str, RowsToStore]) -> Replay:
+        """Return the buffer with the kept extras that updates changed."""
+        ring = write_extras(self.ring, self.needs, self.past_form, stored)
+        return dataclasses.replace(self, ring=ring)
 
     def warm_up(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool = True) -> Replay:
         """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions or,
@@ -242,7 +254,7 @@ def _collect_step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Rep
     once, rows = replay.source.with_length(1).live(actor, keys)
     source = once.with_length(replay.source.length)
     return replay._with_parts(
-        source, _insert_rows((rows, _priority_window(replay.needs)), replay.kept)
+        source, _insert_rows((rows, priority_window(replay.needs)), replay.kept)
     )
 
 
@@ -251,20 +263,6 @@ def _with_relabeller(
 ) -> tuple[Ring, Relabeller | None]:
     """Return the ring, and its relabeller if there is one."""
     return ring, None if relabel is None else relabel(ring)
-
-
-def _prioritised_feed(needs: AnyNeeds) -> Feed | None:
-    """Return the feed that draws by priority; None if there is none."""
-    by = [feed for feed in needs.feeds if feed.priority]
-    if len(by) > 1:
-        raise Mistake("only one feed may draw by priority; set the others' priority to 0")
-    return by[0] if by else None
-
-
-def _priority_window(needs: AnyNeeds) -> int:
-    """Return how many rows must be known before the first of them can be drawn by priority."""
-    by = _prioritised_feed(needs)
-    return by.window if by is not None else 1
 
 
 ReplayParts = tuple[

@@ -159,7 +159,7 @@ class Ring(eqx.Module):
         parts = (*self.obs_parts, *self.action_parts, *self.kept_parts)
         where = jnp.mod(self.head + jnp.arange(time + 1, dtype=jnp.int32), self.rows)
         packed = [x.astype(p.dtype) for x, p in zip(leaves, parts, strict=True) if p.packed]
-        words = jnp.concatenate([_to_words(x) for x in (*scalars, *packed)], -1)
+        words = jnp.concatenate([to_words(x) for x in (*scalars, *packed)], -1)
         stored = [_newest_frames(x, p) for x, p in zip(leaves, parts, strict=True) if not p.packed]
         return dataclasses.replace(
             self,
@@ -286,7 +286,7 @@ def _gather(array: Array, place: Place, words: Any = ...) -> Array:
     )
 
 
-def _to_words(x: Array) -> UInt32[Array, "seed time env words"]:
+def to_words(x: Array) -> UInt32[Array, "seed time env words"]:
     """Convert to words: four-byte numbers keep their bits, bytes and booleans their value."""
     x = x.reshape(*x.shape[:3], -1)
     if x.dtype.itemsize == 4:

@@ -85,8 +85,8 @@ class Evaluator:
             stored = own and program_store.is_open_for(self._settings)
             how |= {"stored_as": self._purpose if stored else ""}
             found = evaluate(agent, self.world, self._seeds, self._episodes, self._limit, **how)
-            own = summary_columns(found, self.world.spec.summaries, self._settings.seeds)
-            return {**with_task_columns(found, self._settings), **own}
+            summed = summary_columns(found, self.world.spec.summaries, self._settings.seeds)
+            return {**with_task_columns(found, self._settings), **summed}
         from sterling.training.language.evaluate_scenes import evaluate_in_scenes
 
         return evaluate_in_scenes(
