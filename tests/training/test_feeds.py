@@ -184,10 +184,8 @@ def test_invalid_feeds_and_kept_extras_are_refused():
     both = tuple(dataclasses.replace(feed, priority=0.5) for feed in FEEDS[1:])
     with pytest.raises(Mistake, match="only one feed may draw by priority"):
         begun([0], feeds=both)
-    with pytest.raises(
-        Mistake,
-        match=r"keep names 'value', but the recorded extras are episode/length, episode/return, logit",
-    ):
+    known = "episode/length, episode/return, logit"
+    with pytest.raises(Mistake, match=f"keep names 'value', but the recorded extras are {known}"):
         begun([0], keep=("value",))
 
 
