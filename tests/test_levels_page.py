@@ -50,7 +50,8 @@ def test_levels_page_commands_parse():
     assert len(lines) == 9
     words = [parse_command_line(shlex.split(line)[1:]).sources for line in lines]
     assert [
-        [(layer.word, numbers) for layer, numbers in parse_layers(word or "")] for word in words
+        [(layer.word, tuple(vars(config).values())) for layer, config in parse_layers(word or "")]
+        for word in words
     ] == [
         *([], [("plr", (0.1, 0.1))], [("plr", (1.0, 0.3))], []),
         *([("plr-robust", (1000.0, 0.5, 0.3, 0.3))], [("accel", (1000.0, 0.5, 0.3, 0.3, 3.0))]),

@@ -14,49 +14,53 @@ from typing import Any
 from jaxtyping import Array, Key
 
 from sterling.actor import Actor
-from sterling.types import Mistake
+from sterling.config_class import RULES_ATTRIBUTE
+from sterling.system.shown_values import shown_value
+from sterling.types import Mistake, config
 
-Numbers = tuple[float, ...]
+
+@config
+class NoOptions:
+    """The options of a layer that has none."""
 
 
-def _unchanged_rollouts(
-    source: Any, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
-) -> Any:
+def _unchanged_rollouts(source: Any, config: Any, keys: Key[Array, "seed"], actor: Actor) -> Any:
     return source
 
 
-def _unchanged_source(source: Any, numbers: Numbers) -> Any:
+def _unchanged_source(source: Any, config: Any) -> Any:
     return source
 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """Describes what ``WORD`` or ``WORD:NUMBER,NUMBER`` puts around a run's source.
+    """Describes what ``WORD``, ``WORD:VALUE,VALUE`` or ``WORD:NAME=VALUE`` puts around a run's
+    source; ``Config`` holds its options, as an algorithm's does.
 
-    ``rollouts(source, numbers, keys, actor)`` wraps the rollout, inside a replay buffer if there is
-    one; ``whole(source, numbers)`` wraps the whole source. Either may be left out. A replay buffer
-    stores the extras named in ``keep``. ``right`` says whether the numbers are valid.
+    ``rollouts(source, config, keys, actor)`` wraps the rollout, inside a replay buffer if there is
+    one; ``whole(source, config)`` wraps the whole source. Either may be left out. A replay buffer
+    stores the extras named in ``keep``. Raise Mistake if ``Config`` is not a class of options.
     """
 
     word: str
     help: str  # one line
-    numbers: Numbers = ()  # the defaults
-    example: str = ""  # the word with numbers, and what they mean
-    right: Callable[[Numbers], bool] = lambda numbers: True
-    rollouts: Callable[[Any, Numbers, Key[Array, "seed"], Actor], Any] = _unchanged_rollouts
-    whole: Callable[[Any, Numbers], Any] = _unchanged_source
+    Config: type = NoOptions
+    rollouts: Callable[[Any, Any, Key[Array, "seed"], Actor], Any] = _unchanged_rollouts
+    whole: Callable[[Any, Any], Any] = _unchanged_source
     keep: tuple[str, ...] = ()
     begins: bool = False  # whether it decides where episodes begin; only one layer may
 
-    def read(self, text: str) -> Numbers:
-        """Parse the numbers after the word's colon; "" gives the defaults."""
-        if not text:
-            return self.numbers
-        try:
-            found = tuple(float(each) for each in text.split(","))
-        except ValueError:
-            found = ()
-        if len(found) != len(self.numbers) or not self.right(found):
-            wanted = f"write {self.example}" if self.numbers else f"{self.word} takes no numbers"
-            raise Mistake(f"sources={self.word}:{text}: {wanted}")
-        return found
+    def __post_init__(self) -> None:
+        if not (isinstance(self.Config, type) and hasattr(self.Config, RULES_ATTRIBUTE)):
+            raise Mistake(
+                f"the layer {self.word} has the Config {shown_value(self.Config)}. Give a class "
+                "of its options, decorated with sterling.types.config (docs/extending.md)"
+            )
+
+    @property
+    def example(self) -> str:
+        """The word with its options' default values, by position and by name; "" without any."""
+        values = {name: str(x).lower() for name, x in vars(self.Config()).items()}
+        named = ",".join(f"{name}={x}" for name, x in values.items())
+        plain = ",".join(values.values())
+        return f"{self.word}:{plain} or {self.word}:{named}" if values else ""

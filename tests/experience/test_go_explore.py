@@ -11,6 +11,7 @@ from sterling.envs.episode_starts import Start
 from sterling.experience.levels import go_explore
 from sterling.experience.levels.go_explore import EXPLORE_STEPS, SLOTS, Archive, GoExplore, cells
 from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.source_layers import NoOptions
 from sterling.types import Mistake
 
 SEEDS, ENVS, CELLS = (0, 1), 4, 12
@@ -31,7 +32,7 @@ class Wander:
 def lived(steps):
     """A source that has lived so many steps, and its rows."""
     world = envs.make(f"corridor:{CELLS}", SEEDS, ENVS)
-    source = GoExplore.create(Rollout.create(world, 50, at(0)), (), at(0), Wander())
+    source = GoExplore.create(Rollout.create(world, 50, at(0)), NoOptions(), at(0), Wander())
     live = jax.jit(lambda source, time: source.live(Wander(), at(time)))
     rows = []
     for time in range(1, 1 + steps // 50):

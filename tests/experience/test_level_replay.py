@@ -160,8 +160,13 @@ def test_level_replay_scores_move_slowly_for_replayed_rows():
     ("name", "environment", "options", "said"),
     [
         ("ppo", "maze:3x3", {"sources": "prl"}, "Unknown sources='prl'; did you mean plr"),
-        ("ppo", "maze:3x3", {"sources": "plr:0,1"}, "a temperature above 0"),
-        ("ppo", "maze:3x3", {"sources": "plr:x"}, "a temperature above 0"),
+        ("ppo", "maze:3x3", {"sources": "plr:0,1"}, "field temperature must be"),
+        (
+            "ppo",
+            "maze:3x3",
+            {"sources": "plr:x"},
+            "write plr:0.1,0.1 or plr:temp",
+        ),
         ("ppo", "CartPole-v1", {"sources": "plr"}, "such as --env levels=200"),
         ("ppo", "maze:3x3", {"sources": "plr", "env_options": {"levels": 0}}, "--env levels=200"),
         ("ppo", "envpool:CartPole-v1", {"sources": "plr"}, "cannot begin an episode in a given"),

@@ -13,7 +13,7 @@ import sterling
 from sterling import envs, random_keys
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.experience.rollouts.self_play import OpponentPool, merge_steps
+from sterling.experience.rollouts.self_play import Config, OpponentPool, merge_steps
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (0, 1), 8
@@ -45,7 +45,7 @@ def ordered(order):
 def made(members=2, every=1000, order=DOWN, length=60):
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     lived = Rollout.create(world, length, at(0))
-    return OpponentPool.create(lived, (float(members), float(every)), at(0), ordered(order))
+    return OpponentPool.create(lived, Config(members, every), at(0), ordered(order))
 
 
 @eqx.filter_jit
@@ -151,8 +151,8 @@ def test_opponent_pool_does_not_admit_a_random_warm_up_actor():
         ("CartPole-v1", {}, "needs a two-player turn-based game"),
         ("tictactoe:perfect", {}, "needs a two-player turn-based game"),
         ("tictactoe:self", {"envs": 7}, "use at least --envs 8"),
-        ("tictactoe:self", {"sources": "pool:0,5"}, "pool:4,10000, the number of members"),
-        ("tictactoe:self", {"sources": "pool:2"}, "pool:4,10000, the number of members"),
+        ("tictactoe:self", {"sources": "pool:0,5"}, "members must be.*; write pool:4,10000 or"),
+        ("tictactoe:self", {"sources": "pool:2"}, "all its options.*; write pool:4,10000 or"),
     ],
 )
 def test_opponent_pool_refuses_invalid_settings(environment, options, said):
@@ -167,7 +167,7 @@ def test_opponent_pool_refuses_an_environment_without_saved_state():
     with pytest.raises(
         Mistake, match=r"needs an environment whose state can be saved, .*; leave out"
     ):
-        OpponentPool.create(Rollout.create(world, 4, at(0)), (2.0, 9.0), at(0), ordered(UP))
+        OpponentPool.create(Rollout.create(world, 4, at(0)), Config(2, 9), at(0), ordered(UP))
 
 
 class Remembering(eqx.Module):
@@ -194,7 +194,7 @@ def test_opponents_with_a_memory_have_one_for_each_game():
     actor = Remembering(jnp.zeros(len(SEEDS)))
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     source = OpponentPool.create(
-        Rollout.create(world, 1, at(0), actor), (2.0, 1000.0), at(0), actor
+        Rollout.create(world, 1, at(0), actor), Config(2, 1000), at(0), actor
     )
     counted = 0
     for time in range(30):
@@ -225,7 +225,7 @@ class Planning(Ordered):
 def test_opponents_that_plan_act_by_their_prior():
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     agent = Planning(jnp.tile(DOWN, (len(SEEDS), 1)))  # it takes 0 1 2, its prior 8 7 6
-    source = OpponentPool.create(Rollout.create(world, 30, at(0)), (2.0, 1000.0), at(0), agent)
+    source = OpponentPool.create(Rollout.create(world, 30, at(0)), Config(2, 1000), at(0), agent)
     _, rows = live(source, agent, jnp.int32(1))
     played = {tuple(map(tuple, game)) for seed in range(2) for game in games(rows, seed, 0)}
     assert played == {((0, 1, 2), (0.0, 0.0, 1.0)), ((0, 1), (0.0, -1.0))}

@@ -79,6 +79,7 @@ SOURCE = """
 import equinox as eqx
 from sterling import Layer
 from sterling.experience.rollouts.rollout_wrapper import Around
+from sterling.types import config
 
 
 class Times(Around, eqx.Module):
@@ -91,11 +92,16 @@ class Times(Around, eqx.Module):
         return Times(source, self.factor), eqx.tree_at(lambda row: row.reward, rows, paid)
 
 
-def around(source, numbers, keys, actor):
-    return Times(source, *numbers)
+@config
+class Config:
+    factor: float = 2.0  # of every reward
 
 
-LAYER = Layer("doubled", "every reward twice", (2.0,), "doubled:3, so many times", rollouts=around)
+def around(source, config, keys, actor):
+    return Times(source, config.factor)
+
+
+LAYER = Layer("doubled", "every reward twice", Config, rollouts=around)
 """
 
 

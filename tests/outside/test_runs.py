@@ -164,7 +164,7 @@ def test_entry_point_source_layer_wraps_rollouts_and_is_listed(installed, capsys
         ("dubled", "Unknown sources='dubled'; did you mean doubled"),
         ("doubled:x", "write doubled:3, so many times"),
         ("doubled:1,2", "write doubled:3, so many times"),
-        ("go-explore:1", "go-explore takes no numbers"),
+        ("go-explore:1", "go-explore takes no options"),
         ("nowhere.py", "nowhere.py"),
         ("packed_maze.py", "packed_maze.py has no 'LAYER'"),
     ],

@@ -175,6 +175,12 @@ def test_bc_with_top_trains_on_the_best_episodes_only(data):
         ),
         ("iql", {"updates": 9, "share": 1.0}, r"share must be at least 0 and below 1; got 1.0"),
         ("iql", {"updates": 9, "sampling": "retrun"}, "did you mean return"),
+        (
+            "iql",
+            {"updates": 9, "sources": "counts"},
+            "this run of iql collects nothing",
+        ),
+        ("sac", {"steps": 99, "sources": "plr"}, "sources=plr needs level of every row"),
         ("iql", {"updates": 9, "online": {"beta": 1.0}}, "online fields need both"),
         ("iql", {"updates": 9, "steps": 9, "online": {"bta": 1.0}}, "did you mean beta"),
         ("fdvl", {"updates": 9, "steps": 9, "online": {"weight": 0.4}}, "needs weight > 0.5"),

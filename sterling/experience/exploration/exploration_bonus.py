@@ -24,10 +24,11 @@ from sterling.actor import Actor
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.experience.source_layers import Layer, Numbers
+from sterling.experience.source_layers import Layer
+from sterling.field_types import Positive
 from sterling.nets.running_statistics import RewardNormaliser
 from sterling.seed_axis import over_seeds
-from sterling.types import Record, Spec
+from sterling.types import Record, Spec, config
 
 GAMMA = 0.99  # discount of the sums whose deviation scales the bonus
 
@@ -100,7 +101,7 @@ def _give_bonuses(
 def bonus_layer(
     word: str,
     help: str,
-    weight: float,
+    default: float,
     create: Callable[[Key[Array, ""], Spec], Bonus],
     *,
     scaled: bool = True,
@@ -108,19 +109,16 @@ def bonus_layer(
     """Return the layer ``WORD:WEIGHT`` that adds the bonus that ``create`` makes for a seed, with
     ``scaled`` in units of its discounted sum's deviation."""
 
-    def wrap(source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor) -> Any:
+    @config
+    class Config:
+        weight: Positive = default  # of the bonus
+
+    def wrap(source: Rollout, config: Any, keys: Key[Array, "seed"], actor: Actor) -> Any:
         spec, seeds = source.world.spec, source.world.seeds
         own_keys = random_keys.fold_each(keys, "bonus")
         bonus = over_seeds("map", lambda key: create(key, spec))(own_keys)
         scale = RewardNormaliser.create(spec.envs, scaled)
         scale = jax.tree.map(lambda x: jnp.repeat(x[None], seeds, 0), scale)
-        return ExplorationBonus(source, bonus, scale, jnp.zeros(seeds), *numbers)
+        return ExplorationBonus(source, bonus, scale, jnp.zeros(seeds), config.weight)
 
-    return Layer(
-        word,
-        help,
-        (weight,),
-        f"{word}:{weight}, a weight of the bonus above 0",
-        right=lambda numbers: 0.0 < numbers[0] < float("inf"),
-        rollouts=wrap,
-    )
+    return Layer(word, help, Config, rollouts=wrap)

@@ -16,7 +16,7 @@ from sterling.envs.episode_starts import Start, require_startable
 from sterling.equations.level_scores import levels_from_uniform
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Stepwise, act_one_step
-from sterling.experience.source_layers import Layer, Numbers
+from sterling.experience.source_layers import Layer, NoOptions
 from sterling.seed_axis import over_seeds
 from sterling.types import Obs, Record
 
@@ -93,7 +93,7 @@ class GoExplore(Stepwise, eqx.Module):
 
     @classmethod
     def create(
-        cls, source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+        cls, source: Rollout, config: NoOptions, keys: Key[Array, "seed"], actor: Actor
     ) -> GoExplore:
         """Create an archive with only the present states. Raises Mistake if the world cannot be
         restored."""

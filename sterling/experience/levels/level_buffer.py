@@ -21,9 +21,10 @@ from sterling.experience.levels.level_rollout import LEVEL, LevelRollout
 from sterling.experience.levels.one_level import level_maker, task_of
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.experience.source_layers import Layer, Numbers
+from sterling.experience.source_layers import Layer
+from sterling.field_types import Count, Inside, Positive, Share
 from sterling.seed_axis import over_seeds
-from sterling.types import Mistake, Record, World
+from sterling.types import Mistake, Record, World, config
 
 EDIT_PROBABILITY = 0.8  # share of edits among new levels, once some level was replayed
 LEVELS_PER_ENV = 4  # minimum per env: the present level, the next, a new one, a replayed one
@@ -234,37 +235,41 @@ def _level_maker(world: World, edits: int) -> LevelMaker:
     return make
 
 
-def _valid_numbers(numbers: Numbers) -> bool:
-    size, share, beta, rho, *edits = numbers
-    whole = all(each >= 1.0 and each == int(each) for each in (size, *edits))
-    return whole and 0.0 < share < 1.0 and 0.0 < beta < float("inf") and 0.0 <= rho <= 1.0
+@config
+class RobustConfig:
+    """The options of ``plr-robust``."""
+
+    levels: Count = 1000  # kept
+    replay: Inside = 0.5  # share of episodes that replay a level
+    temperature: Positive = 0.3  # of the ranks
+    staleness: Share = 0.3  # weight of how long ago a level was played
+
+
+@config
+class AccelConfig(RobustConfig):
+    """The options of ``accel``."""
+
+    edits: Count = 3  # of each edited level
 
 
 def _make_buffer(
-    source: Any, numbers: Numbers, keys: Key[Array, "seed"], actor: Any
+    source: Any, config: RobustConfig, keys: Key[Array, "seed"], actor: Any
 ) -> LevelBuffer:
     actor.check_has_advantage()
-    size, share, beta, rho, *edits = numbers
-    rules = BufferRules(int(size), share, beta, rho, *map(int, edits))
-    return LevelBuffer.create(source, keys, rules)
+    return LevelBuffer.create(source, keys, BufferRules(*vars(config).values()))
 
 
-NUMBERS_HELP = "levels kept, share of episodes that replay, temperature, weight of staleness"
 ROBUST = Layer(
     "plr-robust",
     "robust level replay: try new levels without learning, learn in those with high scores",
-    (1000.0, 0.5, 0.3, 0.3),
-    f"plr-robust:1000,0.5,0.3,0.3: {NUMBERS_HELP}",
-    right=_valid_numbers,
+    RobustConfig,
     rollouts=_make_buffer,
     begins=True,
 )
 ACCEL = Layer(
     "accel",
     "robust level replay where most new levels are edits of replayed ones",
-    (1000.0, 0.5, 0.3, 0.3, 3.0),
-    f"accel:1000,0.5,0.3,0.3,3: {NUMBERS_HELP}, edits of each",
-    right=_valid_numbers,
+    AccelConfig,
     rollouts=_make_buffer,
     begins=True,
 )

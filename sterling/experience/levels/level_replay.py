@@ -14,9 +14,10 @@ from sterling.equations import level_scores
 from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.experience.levels.level_rollout import LEVEL, LevelRollout
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.experience.source_layers import Layer, Numbers
+from sterling.experience.source_layers import Layer
+from sterling.field_types import Positive, Share
 from sterling.seed_axis import over_seeds
-from sterling.types import Feed, Mistake, Record, Signals
+from sterling.types import Feed, Mistake, Record, Signals, config
 
 REPLAY_RATE = (
     0.1  # rate at which one row moves its level's score, when rows come from a replay buffer
@@ -122,13 +123,16 @@ class LevelScoringDraws(eqx.Module):
         return inner, found
 
 
-def _valid_numbers(numbers: Numbers) -> bool:
-    beta, rho = numbers
-    return 0.0 < beta < float("inf") and 0.0 <= rho <= 1.0
+@config
+class Config:
+    """The options of ``plr``: the paper's values for Procgen (section 4)."""
+
+    temperature: Positive = 0.1  # of the ranks
+    staleness: Share = 0.1  # weight of how long ago a level was played
 
 
 def _make_level_rollout(
-    source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+    source: Rollout, config: Config, keys: Key[Array, "seed"], actor: Actor
 ) -> LevelRollout:
     return LevelRollout.create(source, keys)
 
@@ -136,11 +140,9 @@ def _make_level_rollout(
 LAYER = Layer(
     "plr",
     "prioritised level replay: replay the levels with the most to learn",
-    (0.1, 0.1),  # the paper's values for Procgen (section 4)
-    "plr:0.1,0.3, a temperature above 0 and a weight of staleness from 0 to 1",
-    right=_valid_numbers,
+    Config,
     rollouts=_make_level_rollout,
-    whole=lambda source, numbers: LevelReplay.create(source, *numbers),
+    whole=lambda source, config: LevelReplay.create(source, config.temperature, config.staleness),
     keep=(LEVEL,),
     begins=True,
 )

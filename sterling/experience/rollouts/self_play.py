@@ -25,10 +25,19 @@ from sterling.experience import acting
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.experience.source_layers import Layer, Numbers
-from sterling.types import Action, Mistake, Obs, Record, Step, World
+from sterling.experience.source_layers import Layer
+from sterling.field_types import Count
+from sterling.types import Action, Mistake, Obs, Record, Step, World, config
 
 OPPONENT_SHARE = 0.5  # share of the envs in which a pool member plays the other side
+
+
+@config
+class Config:
+    """The options of ``pool``."""
+
+    members: Count = 4  # of the pool
+    every: Count = 10_000  # steps between replacements of a member by the present agent
 
 
 class GameState(eqx.Module):
@@ -149,14 +158,13 @@ class OpponentPool(Around, eqx.Module):
 
     @classmethod
     def create(
-        cls, source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+        cls, source: Rollout, config: Config, keys: Key[Array, "seed"], actor: Actor
     ) -> OpponentPool:
-        """Create a pool filled with ``actor``; ``numbers`` are its size and the steps between
-        replacements.
+        """Create a pool filled with ``actor``.
 
         Raises Mistake if the world does not allow it.
         """
-        members, every = (int(each) for each in numbers)
+        members, every = config.members, config.every
         world = source.world
         seated = members * _envs_per_member(world, members)
         arrays = eqx.partition(actor, eqx.is_array)[0]
@@ -217,15 +225,9 @@ def _envs_per_member(world: World, members: int) -> int:
     return each
 
 
-def _valid_numbers(numbers: Numbers) -> bool:
-    return all(each >= 1.0 and each == int(each) for each in numbers)
-
-
 LAYER = Layer(
     "pool",
     "older versions of the agent play the other side in half of the envs",
-    (4.0, 10_000.0),
-    "pool:4,10000, the number of members and the steps between replacements",
-    right=_valid_numbers,
+    Config,
     rollouts=OpponentPool.create,
 )

@@ -264,7 +264,8 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
     if settings.augment and needs.lives:
         raise Mistake(f"augment does not support {name}, which learns from rollouts. Use sac.")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
-    check_sources(settings.sources, name, needs, alone=not logged and settings.guide is None)
+    acts, guided = settings.steps > 0, settings.guide is not None
+    check_sources(settings.sources, name, needs, guided=guided, logged=logged, acts=acts)
     check_plasticity(settings)
     check_hindsight(settings.hindsight, name, needs, logged=logged)
     check_episodes(settings, settings.evaluate_episodes)
