@@ -162,8 +162,8 @@ def test_entry_point_source_layer_wraps_rollouts_and_is_listed(installed, capsys
     ("words", "said"),
     [
         ("dubled", "Unknown sources='dubled'; did you mean doubled"),
-        ("doubled:x", "write doubled:3, so many times"),
-        ("doubled:1,2", "write doubled:3, so many times"),
+        ("doubled:x", "write doubled:2.0 or doubled:factor=2.0"),
+        ("doubled:1,2", "write doubled:2.0 or doubled:factor=2.0"),
         ("go-explore:1", "go-explore takes no options"),
         ("nowhere.py", "nowhere.py"),
         ("packed_maze.py", "packed_maze.py has no 'LAYER'"),
