@@ -13,6 +13,7 @@ from sterling.checking.needed_batches import first_subjects
 from sterling.checking.planner_checks import planner_checks
 from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import CheckFailed
+from sterling.deploy.graph.policy_trace import trace_policy
 from sterling.experience.replay.ring_buffer import Place
 from sterling.training.api import settings_from_arguments
 from sterling.training.assembly.build_run import build_first_phase
@@ -189,3 +190,24 @@ def test_check_of_a_planner_names_what_its_prior_lacks():
     assert "'planned'" in said
     assert "the memory was" in checked(Growing)[0]
     assert checked(Empty) == ["run.policy acts with an empty memory (forgetful): it has no memory"]
+
+
+def test_export_refuses_keys_of_each_env_and_drawn_memories():
+    class Splitting(Planner):
+        @staticmethod
+        def recall(state, past, obs, key, explore):
+            drawn = jax.vmap(jax.random.bernoulli)(jax.random.split(key, len(obs)))
+            return drawn.astype(jnp.int32), past.memory, {"planned": drawn.astype(jnp.float32)}
+
+    class Drawing(Planner):
+        @staticmethod
+        def memory(state, envs, key):
+            return jax.random.randint(key, (envs,), 0, 2)
+
+    short = {**HOW, "steps": 14, "evaluate_episodes": 0, "seeds": 1}
+    run = sterling.train(Splitting, **short)
+    with pytest.raises(Mistake, match=r"the number of rows as a plain number.*sterling serve RUN"):
+        trace_policy(run)
+    run = sterling.train(Drawing, **short)
+    with pytest.raises(Mistake, match=r"draws a memory for each episode.*sterling serve RUN"):
+        trace_policy(run)

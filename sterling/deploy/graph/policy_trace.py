@@ -7,7 +7,7 @@ graph lacks.
 from __future__ import annotations
 
 import dataclasses
-import re
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from jax.interpreters import partial_eval
 
 from sterling.actor import Past
 from sterling.deploy.graph import world_conversion
+from sterling.deploy.graph.export_refusals import check_not_drawn, fixed_rows_text
 from sterling.deploy.graph.graph_builder import BATCH, GraphBuilder, KeyValue, Value
 from sterling.deploy.graph.jaxpr_lowering import lower
 from sterling.deploy.graph.policy_graph import (
@@ -31,7 +32,6 @@ from sterling.deploy.graph.policy_graph import (
 from sterling.deploy.graph.sampled_reference import Drawn, evaluate_with_draws
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
 from sterling.experience.channels_read import check_reads_no_channels
-from sterling.lookup.user_imports import describe_error
 from sterling.nets.action_heads import Actions
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
@@ -80,7 +80,7 @@ class _Tracer:
             made = self._act(obs) if self.initial is None else self._recall(obs, self.initial)
         except Exception as error:  # a user's algorithm may raise anything
             if "_DimExpr" in str(error) or "ymbolic dimension" in str(error):
-                raise Mistake(_fixed_rows_text(error)) from error
+                raise Mistake(fixed_rows_text(error)) from error
             raise
         every = [True] * len(made.jaxpr.outvars)
         needed, _ = partial_eval.dce_jaxpr(made.jaxpr, every, instantiate=True)
@@ -143,7 +143,9 @@ class _Tracer:
 
     def _initial_past(self) -> Past:
         """Return the past before an episode's first step, for a batch of one."""
-        memory = self.algorithm.memory(self.state, 1, jax.random.key(0))
+        begin = partial(self.algorithm.memory, self.state, 1)
+        check_not_drawn(begin)
+        memory = begin(jax.random.key(0))
         action = Actions.from_space(self.world.spec.action).nothing((1,))
         first = jnp.ones(1, bool)
         return Past(memory, action, jnp.zeros(1), jnp.ones(1), first, self._none(first))
@@ -239,16 +241,6 @@ def sampling_reference(run: TrainedRun, seed: int | None) -> Any:
         return jax.tree.unflatten(form, [np.asarray(x) for x in actions]), noise
 
     return sampled
-
-
-def _fixed_rows_text(error: Exception) -> str:
-    """Return why a policy that needs the number of its rows as a plain number is not exported."""
-    found = re.search(r" \(\S+:\d+\)$", describe_error(error))
-    return (
-        "The policy cannot be exported: it needs the number of rows as a plain number"
-        f"{found[0] if found else ''}, and exported files answer any number of rows. Write it for "
-        "any number, for example with jax.vmap, or serve it: sterling serve RUN"
-    )
 
 
 def _kept(past: Past) -> list[Any]:
