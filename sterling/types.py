@@ -206,7 +206,8 @@ class Algorithm(Protocol):
 
         adapt(state, batch, key) -> state
 
-    Optional functions: ``value(state, obs)`` (with a memory ``value(state, past, obs, key)``), the
+    Optional functions: ``value(state, obs)``, or if it is drawn
+    ``value(state, obs, key)`` (with a memory ``value(state, past, obs, key)``), the
     expected return in the learner's units; ``log_prob(state, obs, action)``;
     ``action_value(state, obs, action)``; ``advantage(state, batch)``, one number per row of a
     rollout, by which a source scores rows that are not learned from

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import os
 import signal
 import tempfile
@@ -158,7 +159,8 @@ def _check_solves(runs: TrainingRuns, world: str) -> str:
     said = []
     if _has_values(run.agent.algorithm):
         obs = jnp.asarray(answer.obs)
-        value = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
+        algorithm = run.agent.algorithm
+        value = jax.vmap(lambda state: state_values(algorithm, state, obs))(run.agent.state)
         rewards = None if answer.action is None else _explored_reward(run.agent, world, obs)
         _check_near("values", np.asarray(value), answer.value, runs, rewards)
         said.append("values")
@@ -194,6 +196,14 @@ def _explored_reward(agent: Any, world: str, obs: jax.Array) -> np.ndarray:
         return jax.vmap(reward)(rows, action).reshape(len(obs), ACTION_SAMPLES).mean(1)
 
     return np.asarray(jax.vmap(of_seed)(agent.state))
+
+
+def state_values(algorithm: Any, state: Any, obs: jax.Array) -> jax.Array:
+    """Return ``value(state, obs)``, or ``value(state, obs, key)`` of a value that is drawn."""
+    parameters = inspect.signature(algorithm.value).parameters
+    keyed = list(parameters)[2:3] == ["key"]
+    value: jax.Array = algorithm.value(state, obs, *([jax.random.key(0)] if keyed else []))
+    return value
 
 
 def _has_values(algorithm: Any) -> bool:

@@ -13,6 +13,7 @@ from sterling.checking.needed_batches import first_subjects
 from sterling.checking.planner_checks import planner_checks
 from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import CheckFailed
+from sterling.checking.training_checks import state_values
 from sterling.deploy.graph.policy_trace import trace_policy
 from sterling.experience.replay.ring_buffer import Place
 from sterling.training.api import settings_from_arguments
@@ -211,3 +212,18 @@ def test_export_refuses_keys_of_each_env_and_drawn_memories():
     run = sterling.train(Drawing, **short)
     with pytest.raises(Mistake, match=r"draws a memory for each episode.*sterling serve RUN"):
         trace_policy(run)
+
+
+def test_value_that_is_drawn_is_asked_with_a_key():
+    class Plain:
+        @staticmethod
+        def value(state, obs):
+            return state + obs
+
+    class Drawn:
+        @staticmethod
+        def value(state, obs, key):
+            return state + obs + jax.random.uniform(key)
+
+    assert state_values(Plain, 1.0, 2.0) == 3.0
+    assert 3.0 < state_values(Drawn, 1.0, 2.0) < 4.0
