@@ -26,7 +26,8 @@ class Summary:
 
     ``of`` gets the seed's columns by name, each an array ``(episode,)``: ``return``, ``length``,
     ``ended``, those of the channels such as ``cost`` or ``objectives.gain``, and of an agent that
-    adapts ``return.before``. It returns a finite number.
+    adapts ``return.before``; in a world with levels also each leaf of the episode's level, such as
+    ``level/size``, ``(episode, ...)``. It returns a finite number.
     """
 
     of: Callable[[dict[str, np.ndarray]], float]

@@ -113,6 +113,7 @@ def test_adaptation_is_evaluated_before_and_after_on_the_same_held_out_levels():
         levels = found["begun"]
         assert np.isin(levels, np.asarray(world.book)).all()
         assert len(np.unique(levels)) > 20
+        np.testing.assert_array_equal(found["level/value"], levels)
         np.testing.assert_array_equal(found[BEFORE], levels)  # action 1 everywhere
         np.testing.assert_array_equal(found["return"], np.abs(levels))
         assert (found["length"] == 2).all()
@@ -126,6 +127,7 @@ def test_adaptation_treats_an_environment_without_levels_as_one_task():
     assert (rows.extras["right"][:, FIRST:] == 1).all()
     found = evaluate(agent_for(made), made, SEEDS, ENVS, 100)
     assert (found["return"] == 1.0).all()
+    assert not [name for name in found if name.startswith("level/")]
 
 
 @pytest.fixture(scope="module")

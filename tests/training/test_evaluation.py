@@ -12,12 +12,26 @@ from constants import constant_array
 
 import sterling
 from sterling import envs
+from sterling.report.episodes.episodes_file import (
+    MAX_BYTES,
+    EvaluatedEpisodes,
+    merge_episodes,
+    read_episodes,
+    write_episodes,
+)
+from sterling.report.live.metric_sinks import read_metrics
 from sterling.training.evaluation.evaluate_policy import evaluate
+from sterling.types import Rollouts, Signals, config
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 import logs
 
 SEEDS = constant_array([0, 1], np.int32)
+HARDEST = """
+from sterling.problem.episode_summaries import Summary
+
+numbers = {"negative": Summary(lambda x: x["return"][x["level/value"] < 0].mean(), better=1)}
+"""
 PPO = {"steps": 64, "envs": 2, "length": 16, "minibatch": 32, "epochs": 1, "width": 8}
 
 
@@ -31,6 +45,62 @@ def returns(run, agent, name):
 def softer(agent, where, change):
     """The same agent whose policy has the same mode and is far more random."""
     return eqx.tree_at(where, agent, change(where(agent)))
+
+
+class Same:
+    """Takes action 1 and learns nothing."""
+
+    @config
+    class Config:
+        """Nothing to set."""
+
+    @staticmethod
+    def needs(config):
+        return Rollouts(4)
+
+    @staticmethod
+    def init(key, spec, config):
+        return {"right": jnp.ones((), jnp.int32)}
+
+    @staticmethod
+    def act(state, obs, key, explore):
+        return jnp.broadcast_to(state["right"], obs.shape[:1]), {}
+
+    @staticmethod
+    def learn(state, batch, key):
+        return state, Signals({})
+
+
+def test_evaluation_episodes_have_the_level_that_they_began_in(tmp_path, capsys):
+    """``begun`` reports the level with every step; a second round begins in other levels. The file
+    holds them, and the table of episodes does not show them as if they were channels."""
+    env = {"max_episode_steps": 9, "stack": 2, "summaries": f"{tmp_path}/of.py:numbers"}
+    (tmp_path / "of.py").write_text(HARDEST)
+    how = {"steps": 32, "envs": 4, "seeds": 2, "evaluate_episodes": 12, "evaluate_every": 16}
+    run = sterling.train(Same, "probe:levels", out=tmp_path / "run", env=env, quiet=True, **how)
+    kept = read_episodes(tmp_path / "run")
+    assert len(np.unique(kept.columns["level/value"])) > 12
+    np.testing.assert_array_equal(kept.columns["level/value"], kept.columns["begun"])
+    assert kept.channels == ["begun"]
+    level, gain = kept.columns["level/value"], kept.columns["return"]
+    expected = [gain[at][level[at] < 0].mean() for at in (0, 1)]
+    np.testing.assert_allclose(run.result["final"]["negative"]["per_seed"], expected)
+    names = {name for row in read_metrics(tmp_path / "run" / "metrics.jsonl") for name in row}
+    assert {"evaluation/begun", "evaluation/negative"} < names
+    assert not [name for name in names if "level" in name]
+
+
+def test_levels_too_large_for_the_file_of_episodes_are_left_out(tmp_path):
+    facts = {"seeds": [0], "envs": 1, "failed_seeds": []}
+    small, large = (np.zeros((1, 1, size), np.int8) for size in (MAX_BYTES, MAX_BYTES + 1))
+    columns = {"return": np.ones((1, 1)), "level/map": large}
+    write_episodes(tmp_path, EvaluatedEpisodes(facts, columns))
+    assert list(read_episodes(tmp_path).columns) == ["return"]
+    fitting = EvaluatedEpisodes(facts, columns | {"level/map": small})
+    write_episodes(tmp_path, fitting)
+    assert list(read_episodes(tmp_path).columns) == ["return", "level/map"]
+    other = EvaluatedEpisodes({**facts, "seeds": [1]}, {"return": np.ones((1, 1))})
+    assert list(merge_episodes([fitting, other], [0, 1]).columns) == ["return"]
 
 
 @pytest.fixture(scope="module")

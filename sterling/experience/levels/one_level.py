@@ -65,19 +65,37 @@ def begin_in_one_level(
 @eqx.filter_jit
 def _begin_compiled(world: World, state: PyTree, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
     """Do the same for a world that has levels."""
-    maker, envs = level_maker(world), world.spec.envs
-    assert maker is not None
-    draw = maker
-
-    def of_seed(key: Key[Array, ""]) -> PyTree:
-        return jax.vmap(draw)(named.split(key, "level", envs))
-
-    every = jnp.ones((world.seeds, envs), bool)
-    start = Start(level=over_seeds("map", of_seed)(keys))
+    every = jnp.ones((world.seeds, world.spec.envs), bool)
+    start = Start(level=_draw_levels(world, keys))
     state = require_startable(world).assign_start(state, start, every, now=True)
     nothing = Actions.from_space(world.spec.action).nothing(every.shape)
     state, step = world.step(state, nothing, named.fold_each(keys, "begin"))  # the masked row
     return state, step.obs
+
+
+def begun_levels(world: World, keys: Key[Array, "seed"], one_level: bool) -> PyTree:
+    """Return the levels in which the episodes of ``world.reset(keys)`` begin, or with ``one_level``
+    those of :func:`begin_in_one_level`; leaves ``(seed, env, ...)``. None for a world without
+    levels."""
+    if level_maker(world) is None:
+        return None
+    return (_draw_levels if one_level else _draw_reset_levels)(world, keys)
+
+
+def _draw_levels(world: World, keys: Key[Array, "seed"]) -> PyTree:
+    draw, envs = level_maker(world), world.spec.envs
+    assert draw is not None
+    made = jax.vmap(draw)
+    return over_seeds("map", lambda key: made(named.split(key, "level", envs)))(keys)
+
+
+@eqx.filter_jit
+def _draw_reset_levels(world: World, keys: Key[Array, "seed"]) -> PyTree:
+    """Draw as a world's reset does (``envs/levels.py``)."""
+    draw, envs = level_maker(world), world.spec.envs
+    assert draw is not None
+    made = jax.vmap(lambda own: draw(named.fold(own, "level")))
+    return over_seeds("map", lambda key: made(named.split(key, "env", envs)))(keys)
 
 
 def _has_levels(task: Any) -> bool:

@@ -4,6 +4,7 @@
 ``"episodes"`` is JSON: what was evaluated (:class:`EvaluatedEpisodes` ``.facts``). Its tensors:
 
     columns/return, columns/length, columns/ended, columns/<channel>     (seed, episode)
+    columns/level/<leaf>                                 (seed, episode, ...), of small levels
     steps/<seed>/<episode>/{action, reward, discount}                    (step, ...)
     steps/<seed>/<episode>/obs[/<entry>]                                 (step, ...), small vectors
     steps/<seed>/<episode>/channel/<name>                                (step, ...)
@@ -23,7 +24,8 @@ from sterling.system.atomic_files import atomic_write
 from sterling.system.mistake import Mistake
 
 FILE_NAME = "episodes.safetensors"
-MAX_BYTES = 5_000_000  # bytes of recorded steps in one file
+MAX_BYTES = 5_000_000  # bytes of recorded steps in one file, and of levels
+LEVEL = "level/"  # begins the names of columns that hold the leaves of levels
 KEPT_EACH = 3  # so many of the worst and so many of the best episodes keep their steps
 EpisodeId = tuple[int, int]  # the seed itself, and the episode's number, from 0 on
 
@@ -59,7 +61,8 @@ class EvaluatedEpisodes:
     """
 
     facts: dict[str, Any]
-    columns: dict[str, np.ndarray]  # "return", "length", "ended", channels: (seed, episode)
+    # "return", "length", "ended", channels: (seed, episode); leaves of levels: with further axes
+    columns: dict[str, np.ndarray]
     steps: dict[EpisodeId, EpisodeSteps] = dataclasses.field(default_factory=dict)
 
     @property
@@ -69,8 +72,9 @@ class EvaluatedEpisodes:
 
     @property
     def channels(self) -> list[str]:
-        """Return the columns besides return, length and end."""
-        return [name for name in self.columns if name not in ("return", "length", "ended")]
+        """Return the columns besides return, length, end and levels."""
+        known = ("return", "length", "ended")
+        return [name for name in self.columns if name not in known and not is_level(name)]
 
     def value(self, column: str, which: EpisodeId) -> float:
         """Return one episode's value of a column."""
@@ -84,6 +88,11 @@ class EvaluatedEpisodes:
             return f"evaluation episode {which[1]} of seed {which[0]} (drawn from its random key)"
         first = f"reset(seed={given[self.seeds.index(which[0])][env]})"
         return first if not turn else f"reset number {turn + 1} after {first}"
+
+
+def is_level(column: str) -> bool:
+    """Whether a column holds a leaf of levels."""
+    return column.startswith(LEVEL)
 
 
 def choose_episodes(
@@ -126,7 +135,10 @@ def write_episodes(folder: Path, made: EvaluatedEpisodes) -> Path:
     """Write the file of a run's ``folder`` atomically; return its path."""
     from safetensors.numpy import save
 
-    tensors = {f"columns/{name}": np.asarray(x) for name, x in made.columns.items()}
+    levels = {name: x for name, x in made.columns.items() if is_level(name)}
+    left_out = levels if sum(x.nbytes for x in levels.values()) > MAX_BYTES else {}
+    kept = {name: x for name, x in made.columns.items() if name not in left_out}
+    tensors = {f"columns/{name}": np.asarray(x) for name, x in kept.items()}
     for (seed, number), one in fit_to_size(made).items():
         parts = {"action": one.action, "reward": one.reward, "discount": one.discount}
         parts |= {f"obs/{name}" if name else "obs": x for name, x in one.obs.items()}
@@ -195,8 +207,7 @@ def merge_episodes(parts: list[EvaluatedEpisodes], seeds: list[int]) -> Evaluate
             if own == seed]  # fmt: skip
     if facts.get("reset_seeds") is not None:
         facts["reset_seeds"] = [part.facts["reset_seeds"][at] for part, at in rows]
-    columns = {
-        name: np.stack([part.columns[name][at] for part, at in rows]) for name in parts[0].columns
-    }
+    shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
+    columns = {name: np.stack([part.columns[name][at] for part, at in rows]) for name in shared}
     steps = {which: each for part in parts for which, each in part.steps.items()}
     return EvaluatedEpisodes(facts, columns, steps)

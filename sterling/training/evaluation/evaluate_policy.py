@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor
+from sterling.experience.levels.one_level import begun_levels
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.experience.rollouts.whole_episodes import (
     EpisodeRunner,
@@ -21,6 +22,8 @@ from sterling.experience.rollouts.whole_episodes import (
     OnStep,
     run_steps,
 )
+from sterling.problem.joined_path import named_leaves
+from sterling.report.episodes.episodes_file import LEVEL
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import EVALUATION_LIMIT
 from sterling.training.evaluation.episode_recorder import EpisodeObserver
@@ -56,7 +59,8 @@ def evaluate(
     ``world`` are those that the run's settings make.
     Return ``"return"``, ``"length"``, ``"ended"`` and the columns of the world's channels, each
     ``(seed, episode)``; for an agent that adapts also ``BEFORE``, the returns of the same episodes
-    without adaptation.
+    without adaptation. In a world with levels the leaves of each episode's level are columns
+    "level/NAME" ``(seed, episode, ...)``, "level/value" where it is one array.
     """
     wanted, envs = episodes or world.spec.envs, world.spec.envs
     limit, count = -(-limit // CHUNK_STEPS) * CHUNK_STEPS, -(-wanted // envs)
@@ -153,4 +157,19 @@ def _play_episodes(
     columns, over = jax.tree.map(np.asarray, (episodes.column_values(playing), playing.over))
     if recorder is not None:
         recorder.end_round(number, columns["return"])
-    return columns, over
+    return {**columns, **_level_columns(episodes, own, number)}, over
+
+
+def _level_columns(
+    episodes: EpisodeRunner, own: Key[Array, "seed"], number: int
+) -> dict[str, np.ndarray]:
+    """Return the leaves of the levels of the ``number``-th episodes, ``(seed, env, ...)``."""
+    one = episodes.one_level
+    keys = episodes.level_keys(own, number) if one else named.fold_each(own, "evaluate", number)
+    level = begun_levels(episodes.world, keys, one)
+    return {f"{LEVEL}{name or 'value'}": _plain(leaf) for name, leaf in named_leaves(level)}
+
+
+def _plain(leaf: Array) -> np.ndarray:
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)

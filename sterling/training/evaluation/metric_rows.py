@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from sterling.report.episodes.episodes_file import is_level
 from sterling.training.agent import Agent
 
 
@@ -59,7 +60,9 @@ def evaluation_columns(
     worlds. Also return each seed's "return" here, and in all "worlds"."""
     means = {
         world: {
-            name: numbers_or_none(x.mean(1), alive) for name, x in each.items() if name != "ended"
+            name: numbers_or_none(x.mean(1), alive)
+            for name, x in each.items()
+            if name != "ended" and not is_level(name)
         }
         for world, each in episodes.items()
     }
