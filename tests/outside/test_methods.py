@@ -4,6 +4,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ import sterling
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
 from sterling.data_generation.run_recording import RunRecording, record_run
+from sterling.lookup import user_imports
 from sterling.types import Mistake
 
 METHODS = Path(__file__).parents[2] / "examples/methods"
@@ -86,6 +88,48 @@ def test_mopo_learns_pendulum_from_random_actions(random_rows):
     assert min(run.result["final"]["return"]["per_seed"]) > -600
     with pytest.raises(Mistake, match="from one store of rows"):
         sterling.train("mbpo", "Pendulum-v1", data=random_rows, steps=9_000, quiet=True)
+
+
+ENVELOPE, SEA = METHODS / "envelope.py", METHODS.parent / "worlds/deep_sea_treasure.py"
+
+
+def test_the_sea_has_its_published_treasures_and_times():
+    """The way right and then down finds every treasure; the front's volume is that of the paper's
+    ten points. A move into the sea bed stays."""
+    sea, world = user_imports.load(f"{SEA}:Sea")(), user_imports.load(str(SEA))
+    step = jax.jit(sea.step)
+    found = []
+    for column, depth in enumerate(world.DEPTHS):
+        dive, _ = sea.reset(jax.random.key(column))
+        total, over = np.zeros(2), False
+        for action in [1] * column + [2] * int(depth):
+            assert not over
+            dive, _, reward, over, _, reported = step(dive, jnp.int32(action), None)
+            total += reported["objectives"]
+            expected = np.asarray(dive.preference) @ (np.asarray(reported["objectives"]) * [1, -1])
+            assert reward == pytest.approx(expected, abs=1e-5)
+        assert over
+        found.append(total)
+    treasure, time = np.array(found, np.float64).T
+    assert time.tolist() == [1, 3, 5, 7, 8, 9, 13, 14, 17, 19]
+    columns = {"objectives.treasure": treasure, "objectives.time": time}
+    assert sea.summaries["front"].of(columns) == pytest.approx(401.8, abs=1e-4)
+    start, _ = sea.reset(jax.random.key(0))
+    beside = start._replace(place=jnp.array([5, 6], jnp.int32))
+    assert step(beside, jnp.int32(3), None)[0].place.tolist() == [5, 6]  # the sea bed
+
+
+def test_envelope_refuses_a_world_without_objectives():
+    with pytest.raises(Mistake, match="a channel 'objectives' and an observed entry 'preference'"):
+        sterling.train(ENVELOPE, "probe:action", steps=64, quiet=True)
+
+
+@pytest.mark.slow
+def test_envelope_finds_most_of_the_front_of_deep_sea_treasure():
+    """All treasures dominate a volume of 401.8; random policies hardly find the deep ones."""
+    how = {"steps": 40_000, "envs": 8, "seeds": 2, "evaluate_episodes": 100, "quiet": True}
+    run = sterling.train(ENVELOPE, f"{SEA}:Sea", **how)
+    assert min(run.result["final"]["front"]["per_seed"]) > 200
 
 
 @pytest.mark.slow
