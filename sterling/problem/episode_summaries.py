@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sterling.problem.channels import NAME_PATTERN, RESERVED_COLUMNS, Channel, channel_columns
+from sterling.problem.channels import NAME_PATTERN, RESERVED_COLUMNS, Channel
 from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
 
@@ -53,7 +53,7 @@ def check_summaries(
             "{'worst': worst_case()} (docs/channels.md)."
         )
     others = others or {}
-    taken = {*TAKEN, *channels, *channel_columns(dict(channels)), *others}
+    taken = {*TAKEN, *channels, *others}
     for name, summary in declared.items():
         if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
             raise Mistake(f"{name!r} is not a valid summary name. Use letters, digits and _.")
