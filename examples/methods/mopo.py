@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
@@ -29,6 +28,7 @@ from sterling.algorithms.model_based.mbpo import (
     value,
 )
 from sterling.field_types import Count, NotNegative
+from sterling.nets.ensemble import Ensemble
 from sterling.types import Needs, Record, config
 
 __all__ = ["Config", "State", "act", "action_value", "imagine", "init", "learn", "learn_model",
@@ -68,7 +68,7 @@ def uncertainty(state: State, rows: Record) -> Float[Array, "time branch"]:
     """Return max_i ||Sigma_i||, in units of observations and rewards."""
     model, actions = state.model, state.policy.actor.actions
     x = jnp.concatenate([model.seen(rows.obs), actions.encode(rows.action)], -1)
-    prediction = eqx.filter_vmap(lambda net: net(x.reshape(-1, x.shape[-1])))(model.nets)
+    prediction = Ensemble(model.nets)(x.reshape(-1, x.shape[-1]))
     unit = model.made.deviation.reshape(1, 1, -1)
     norm = jnp.linalg.norm(jnp.exp(prediction.log_std) * unit, axis=-1)
     return norm.max(0).reshape(rows.reward.shape)

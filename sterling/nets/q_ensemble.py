@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from sterling import random_keys
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder
 from sterling.types import Obs
@@ -91,8 +93,8 @@ class CriticEnsemble(eqx.Module):
     ) -> CriticEnsemble:
         """Create ``members`` networks that differ only in their initial weights."""
         sizes = (torso.size + inputs, *hidden, outputs)
-        make = jax.vmap(lambda key: MLP.uniform(key, sizes, activation, layer_norm=layer_norm))
-        return cls(torso, make(random_keys.split(key, "member", members)))
+        create = partial(MLP.uniform, sizes=sizes, activation=activation, layer_norm=layer_norm)
+        return cls(torso, Ensemble.create(key, members, create).nets)
 
     def q_values(self, obs: Obs, action: Float[Array, "... inputs"]) -> Float[Array, "member ..."]:
         """Return every Q_i(s, a) of continuous actions."""
@@ -103,14 +105,14 @@ class CriticEnsemble(eqx.Module):
     ) -> Float[Array, "member ..."]:
         """Return every Q_i(s, a), given the torso's features of the observations."""
         x = jnp.concatenate([features, action], -1)
-        return jax.vmap(lambda net: net(x))(self.nets)[..., 0]
+        return Ensemble(self.nets)(x)[..., 0]
 
     def outputs(
         self, obs: Obs, action: Float[Array, "... inputs"]
     ) -> Float[Array, "member ... outputs"]:
         """Return all outputs of every member, such as quantiles, for continuous actions."""
         x = jnp.concatenate([self.torso(obs), action], -1)
-        return jax.vmap(lambda net: net(x))(self.nets)
+        return Ensemble(self.nets)(x)
 
     def action_gradients(
         self, obs: Obs, action: Float[Array, "batch inputs"]
@@ -125,9 +127,8 @@ class CriticEnsemble(eqx.Module):
 
     def all_q_values(self, obs: Obs) -> Float[Array, "member ... outputs"]:
         """Return every Q_i(s, .) of all discrete actions."""
-        features = self.torso(obs)
-        return jax.vmap(lambda net: net(features))(self.nets)
+        return Ensemble(self.nets)(self.torso(obs))
 
     def take_members(self, index: Int[Array, "some"]) -> CriticEnsemble:
         """Return an ensemble of the members at ``index``, on the same torso."""
-        return CriticEnsemble(self.torso, jax.tree.map(lambda x: x[index], self.nets))
+        return CriticEnsemble(self.torso, Ensemble(self.nets).take(index).nets)

@@ -40,6 +40,7 @@ from sterling.field_types import Count, Depth, NotNegative, Share, Sizes
 from sterling.needs.feed import LABELS
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import observation_size
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.optimiser import adam, descend
 from sterling.types import Action, Feed, Labels, Mistake, Needs, Obs, Record, Signals, Spec, config
@@ -104,8 +105,8 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     policy = sac.init(key, spec, config)
     hidden = hidden_sizes(config.reward_width, config.reward_depth)
     sizes = (count + policy.actor.actions.outputs, *hidden, 1)
-    each = random_keys.split(random_keys.fold(key, "reward"), "member", config.members)
-    reward = eqx.filter_vmap(lambda key: MLP.uniform(key, sizes))(each)
+    own = random_keys.fold(key, "reward")
+    reward = Ensemble.create(own, config.members, lambda key: MLP.uniform(key, sizes)).nets
     return State(policy, reward, adam().init(reward))
 
 
@@ -143,7 +144,7 @@ def predicted_rewards(reward: MLP, actions: Actions, batch: Record) -> Float[Arr
     """Return each member's predicted reward of each row."""
     obs: Any = batch.obs
     x = jnp.concatenate([obs, actions.encode(batch.action)], -1)
-    return jnp.tanh(eqx.filter_vmap(lambda net: net(x)[..., 0])(reward))
+    return jnp.tanh(Ensemble(reward)(x)[..., 0])
 
 
 def reward_loss(

@@ -25,6 +25,7 @@ Evidence: benchmarks/results/models.md.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -42,6 +43,7 @@ from sterling.field_types import Count, Depth, NotNegative, Share, Sizes, Whole
 from sterling.needs.feed import DREAM
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import Dynamics, observation_size, prediction_target
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import hidden_sizes
 from sterling.nets.optimiser import adam, descend
 from sterling.nets.running_statistics import ObsNormaliser
@@ -119,8 +121,8 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     policy = sac.init(key, spec, config)
     inputs, outputs = count + policy.actor.actions.outputs, count + 1
     hidden = hidden_sizes(config.model_width, config.model_depth)
-    each = random_keys.split(random_keys.fold(key, "model"), "member", config.members)
-    nets = eqx.filter_vmap(lambda key: Dynamics.create(key, inputs, hidden, outputs))(each)
+    create = partial(Dynamics.create, inputs=inputs, hidden=hidden, outputs=outputs)
+    nets = Ensemble.create(random_keys.fold(key, "model"), config.members, create).nets
     model = WorldModel(
         nets,
         adam().init(nets),
@@ -222,7 +224,7 @@ def imagine(
     False in branches that are not ``valid``, and after a predicted termination."""
     model = state.model
     best_members = jnp.argsort(model.error)[: state.config.elites]
-    elites = jax.tree.map(lambda x: x[best_members], model.nets)
+    elites = Ensemble(model.nets).take(best_members).nets
 
     def step(carry: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], Record]:
         obs, alive = carry

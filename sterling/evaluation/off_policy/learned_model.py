@@ -44,6 +44,7 @@ from sterling.evaluation.off_policy.policy_probabilities import Policy
 from sterling.field_types import Count, Depth, NotNegative
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import observation_size, prediction_target
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam, descend
 from sterling.nets.running_statistics import ObsNormaliser
@@ -194,7 +195,7 @@ def _init_state(key: Key[Array, ""], dataset: Dataset, config: Config) -> State:
     def one(key: Key[Array, ""]) -> Network:
         return Network(MLP.uniform(key, sizes, "silu"), jnp.zeros(width + 1))
 
-    nets = eqx.filter_vmap(one)(random_keys.split(key, "member", config.members))
+    nets = Ensemble.create(key, config.members, one).nets
     seen = ObsNormaliser.of_log(spec)
     return State(
         nets, adam().init(nets), jnp.zeros(()), seen, _data_range(dataset), actions, config

@@ -28,6 +28,7 @@ from sterling.experience.exploration.bonus_training import (
 from sterling.experience.exploration.exploration_bonus import bonus_layer
 from sterling.experience.exploration.random_network import CLIP, WIDTH, FeatureNetwork
 from sterling.nets.action_heads import Actions
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP
 from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Record, Spec
@@ -78,7 +79,7 @@ class ModelDisagreement(eqx.Module):
 
     def _predict(self, models: MLP, rows: Record) -> Float[Array, "model row features"]:
         x = jnp.concatenate([self.features(rows.obs), self.actions.encode(rows.action)], -1)
-        return jax.vmap(lambda model: model(x))(models)
+        return Ensemble(models)(x)
 
 
 LAYER = bonus_layer(

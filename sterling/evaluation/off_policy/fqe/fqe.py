@@ -24,6 +24,7 @@ benchmarks/results/offpolicy.md.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -39,6 +40,7 @@ from sterling.equations.value_losses import td_target
 from sterling.evaluation.off_policy.policy_probabilities import Policy, action_log_probs
 from sterling.field_types import Count, Depth, NotNegative, Share
 from sterling.nets.action_heads import Actions
+from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend
@@ -131,8 +133,8 @@ class State(eqx.Module):
 def init(key: Key[Array, ""], spec: Spec, config: Config, policy: Policy | None) -> State:
     """Create the state; observations are normalised by the moments in ``spec.log``."""
     actions = None if policy is None else Actions.from_space(spec.action)
-    members = random_keys.split(key, "member", config.members)
-    nets = eqx.filter_vmap(lambda key: Network.create(key, spec, config, actions))(members)
+    create = partial(Network.create, spec=spec, config=config, actions=actions)
+    nets = Ensemble.create(key, config.members, create).nets
     seen = ObsNormaliser.of_log(spec, config.depth > 0)  # a table needs unnormalised states
     slow = jax.tree.map(jnp.copy, nets)
     return State(nets, slow, adam().init(nets), jnp.zeros(()), seen, policy, config)
@@ -169,7 +171,7 @@ def loss(
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """Return L of the module docstring, in units of ``scale``, and metrics."""
     config, obs = state.config, state.seen(batch.obs)
-    q = eqx.filter_vmap(lambda net: net(obs, batch.action))(nets)
+    q = Ensemble(nets)(obs, batch.action)
     error = q - jax.lax.stop_gradient((y - config.middle) / config.scale)
     weight = jnp.broadcast_to(batch.extras["weight"].T, error.shape)
     mask = jnp.broadcast_to(batch.mask[None], error.shape)
@@ -189,15 +191,12 @@ def values(state: State, obs: Obs, key: Key[Array, ""]) -> Float[Array, "member 
         action = policy.sample(obs, key)
     else:
         action = None
-    return scale_and_clip(eqx.filter_vmap(lambda net: net(seen, action))(state.target), config)
+    return scale_and_clip(Ensemble(state.target)(seen, action), config)
 
 
 def action_values(state: State, obs: Obs, action: Action) -> Float[Array, "member row"]:
     """Return Q'(s, a) of every member."""
-    seen = state.seen(obs)
-    return scale_and_clip(
-        eqx.filter_vmap(lambda net: net(seen, action))(state.target), state.config
-    )
+    return scale_and_clip(Ensemble(state.target)(state.seen(obs), action), state.config)
 
 
 def scale_and_clip(x: Float[Array, "member row"], config: Config) -> Float[Array, "member row"]:
