@@ -11,8 +11,8 @@ from scipy.linalg import expm
 
 from sterling.nets.recurrence.linear_recurrence import LRU, RADII
 from sterling.nets.recurrence.lstm_unit import LSTM
+from sterling.nets.recurrence.recurrent_network import GRU, UNITS
 from sterling.nets.recurrence.state_space import S5, STEPS, normal_hippo
-from sterling.nets.recurrent_network import GRU, UNITS
 
 WIDTH, TIME, ENVS = 6, 13, 3
 

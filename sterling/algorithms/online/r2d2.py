@@ -54,7 +54,7 @@ from sterling.nets.action_heads import ONLINE, supported_actions
 from sterling.nets.distributions import Categorical
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam, descend, global_norm
-from sterling.nets.recurrent_network import RecurrentCore
+from sterling.nets.recurrence.recurrent_network import RecurrentCore
 from sterling.types import Action, Feed, Needs, Obs, Record, Signals, Spec, config
 
 

@@ -37,7 +37,7 @@ from sterling.field_types import Activation, Count, Finite, Limit, Memory, NotNe
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import action_mask
 from sterling.nets.optimiser import adam
-from sterling.nets.recurrent_network import RecurrentCore
+from sterling.nets.recurrence.recurrent_network import RecurrentCore
 from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 

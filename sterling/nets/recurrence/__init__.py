@@ -1,1 +1,1 @@
-"""Recurrent units beside the GRU: the LSTM, the linear recurrent unit and S5."""
+"""Recurrent networks, and their units: the GRU, the LSTM, the linear recurrent unit and S5."""
