@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import sterling
+from sterling.actor import Past
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
 from sterling.data_generation.run_recording import RunRecording, record_run
 from sterling.lookup import user_imports
-from sterling.types import Mistake
+from sterling.types import Mistake, Record, Spec
 
 METHODS = Path(__file__).parents[2] / "examples/methods"
 SMALL = {"length": 32, "minibatch": 64, "epochs": 1, "envs": 4, "anneal": False, "seeds": 2}
@@ -140,6 +142,45 @@ def test_diayn_learns_skills_that_its_discriminator_tells_apart():
     run = sterling.train(METHODS / "diayn.py", "Pendulum-v1", sinks=[Rows(rows)], quiet=True, **how)
     assert run.result["steps"] == 6_000
     assert np.min(rows[-1]["skills/reward"]) > 0.25
+
+
+def test_tdmpc2_plans_are_its_memory_and_an_update_keeps_the_form_of_its_state():
+    """By shapes alone: of two envs, a box of (2, 1) numbers, and sequences of three rows."""
+    tdmpc2 = user_imports.load(str(METHODS / "tdmpc2.py"))
+    config = tdmpc2.Config(width=16, groups=2, samples=9, elites=4)
+    box = spaces.Box(-1.0, 1.0, (2, 1), np.float32)
+    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), box)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda key: tdmpc2.init(key, spec, config), key)
+    plan = jax.eval_shape(lambda state, key: tdmpc2.memory(state, 2, key), state, key)
+    assert plan.shape == (2, 3, 2)
+
+    def act(state, plan, key):
+        none = jnp.zeros(2)
+        past = Past(plan, jnp.zeros((2, 2, 1)), none, none, jnp.ones(2, bool))
+        return tdmpc2.recall(state, past, jnp.zeros((2, 3)), key, True)
+
+    action, after, _ = jax.eval_shape(act, state, plan, key)
+    assert (action.shape, after.shape) == ((2, 2, 1), plan.shape)
+
+    def learn(state, key):
+        obs, none = jnp.zeros((5, 3, 3)), jnp.zeros((5, 3))
+        rows = Record(obs, jnp.zeros((5, 3, 2, 1)), none, none, obs, none > 0, none == 0)
+        return tdmpc2.learn(state, rows, key)[0]
+
+    learned = jax.eval_shape(learn, state, key)
+    assert jax.tree.structure(learned) == jax.tree.structure(state)
+    for one, other in zip(jax.tree.leaves(learned), jax.tree.leaves(state), strict=True):
+        assert getattr(one, "shape", None) == getattr(other, "shape", None)
+
+
+@pytest.mark.slow
+def test_tdmpc2_learns_pendulum_in_few_steps():
+    """Random policies earn about -1200."""
+    sizes = {"width": 64, "samples": 64, "batch": 128, "quiet": True}
+    how = {"steps": 1_500, "seeds": 1, "evaluate_episodes": 3}
+    run = sterling.train(METHODS / "tdmpc2.py", "Pendulum-v1", **how, **sizes)
+    assert run.result["final"]["return"]["per_seed"][0] > -600
 
 
 class Rows:
