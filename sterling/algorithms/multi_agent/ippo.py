@@ -24,15 +24,13 @@ from typing import Annotated, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from gymnasium import spaces
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
 from sterling.algorithms.online import ppo
 from sterling.field_types import OneOf
-from sterling.nets.obs_encoder import ACTION_MASK, without_mask
-from sterling.problem.agent_axis import ALIVE, REWARD, STATUS, TRUNCATED, Agents
-from sterling.problem.critic_only_obs import without_entries
-from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
+from sterling.problem.agent_axis import REWARD
+from sterling.problem.team_obs import TeamObs
+from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
 
 several_agents = True  # for environments with several agents
 
@@ -48,7 +46,7 @@ class Config(ppo.Config):
 class State(ppo.State):
     """Everything that changes during training."""
 
-    agents: Agents = eqx.field(static=True)
+    team: TeamObs = eqx.field(static=True)
 
 
 def needs(config: Config) -> Rollouts:
@@ -58,37 +56,25 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """Create the learner that all agents share."""
-    agents = require_agents(spec, "ippo")
-    one = agents.single_agent_spec(spec)
-    created = ppo.init(
-        key, dataclasses.replace(one, obs=network_obs_space(one.obs, agents, config)), config
-    )
-    return State(**vars(created), agents=agents)
-
-
-def require_agents(spec: Spec, name: str) -> Agents:
-    """Return the environment's agents. Raises Mistake, which names the algorithm ``name``, if there
-    is only one."""
-    if spec.agents is None:
-        raise Mistake(f"{name} needs an environment with several agents; this has one. Use ppo.")
-    return spec.agents
+    team = TeamObs.from_spec(spec, "ippo", "ppo", config.identity)
+    return State(**vars(ppo.init(key, team.own_spec(spec), config)), team=team)
 
 
 def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return a sample of every agent's policy, or its mode without ``explore``."""
-    return ppo.act(state, network_obs(state, obs), key, explore)
+    return ppo.act(state, state.team.own(obs), key, explore)
 
 
 def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env agent"]:
     """Return log pi(a|s) of actions in the form that ``act`` returns."""
-    return ppo.log_prob(state, network_obs(state, obs), action)
+    return ppo.log_prob(state, state.team.own(obs), action)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env agent"]:
     """Return the critic's estimate of each agent's return, in units of normalised rewards."""
-    return ppo.value(state, network_obs(state, obs))
+    return ppo.value(state, state.team.own(obs))
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -102,7 +88,7 @@ def learn_from_rows(
     """Make PPO's updates on a rollout, given its ``rows`` from :func:`rows_per_agent`; ``state``
     may be any object with the fields of ``State``."""
     learned, signals = ppo.learn(state, rows, key)
-    shape = (*batch.mask.shape, len(state.agents))
+    shape = (*batch.mask.shape, len(state.team.agents))
     advantage, counts = (x.reshape(shape) for x in (signals.samples["advantage"], rows.mask))
     present = jnp.maximum(counts.sum(-1).astype(jnp.float32), 1.0)
     samples = {"advantage": jnp.where(counts, advantage, 0.0).sum(-1) / present}
@@ -113,62 +99,25 @@ def rows_per_agent(
     state: Any, batch: Record, observe: Callable[[Any, Obs], Obs] | None = None
 ) -> Record:
     """Return the rollout as PPO's input, with each agent of each environment as an environment of
-    its own; ``see(state, obs)`` gives the networks' input (None: :func:`network_obs`)."""
-    observe = observe or network_obs
-    count = len(state.agents)
+    its own; ``observe(state, obs)`` gives the networks' input (None: what each agent sees)."""
+    team = state.team
+    observe = observe or (lambda state, obs: state.team.own(obs))
+    count = len(team.agents)
 
     def each(x: Array) -> Array:
         return jnp.broadcast_to(x[..., None], (*x.shape, count))
 
-    alive, next_alive = (alive_mask(obs, each(batch.mask)) for obs in (batch.obs, batch.next_obs))
+    alive, next_alive = team.alive(batch.obs), team.alive(batch.next_obs)
     discount = each(batch.discount) * next_alive.astype(jnp.float32)
     own = batch.extras[REWARD]
     rows = Record(
         observe(state, batch.obs),
         batch.action,
         own if state.config.reward == "own" else each(batch.reward),
-        jnp.where(truncated_mask(batch.next_obs, next_alive), 1.0, discount),
+        jnp.where(team.cut_off(batch.next_obs), 1.0, discount),
         observe(state, batch.next_obs),
         each(batch.last) | ~next_alive,
         each(batch.mask) & alive,
         {"log_prob": batch.extras["log_prob"]},
     )
     return jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), rows)
-
-
-def alive_mask(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... agent"]:
-    """Return the mask of agents that are present; all if observations have no ``alive``."""
-    if isinstance(obs, dict) and ALIVE in obs:
-        return obs[ALIVE].astype(bool)
-    return jnp.ones_like(like)
-
-
-def truncated_mask(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... agent"]:
-    """Return the mask of agents that the step before cut off while others go on; none if
-    observations have no ``truncated``."""
-    if isinstance(obs, dict) and TRUNCATED in obs:
-        return obs[TRUNCATED].astype(bool)
-    return jnp.zeros_like(like)
-
-
-def network_obs_space(one: spaces.Space[Any], agents: Agents, config: Config) -> spaces.Space[Any]:
-    """Return the space of the networks' input for one agent."""
-    if not config.identity:
-        return one
-    parts = dict(one.spaces) if isinstance(one, spaces.Dict) else {"observation": one}
-    mask = {ACTION_MASK: parts.pop(ACTION_MASK)} if ACTION_MASK in parts else {}
-    identity = spaces.MultiBinary(len(agents))
-    return spaces.Dict({"agent": identity, "observation": spaces.Dict(parts), **mask})
-
-
-def network_obs(state: State, obs: Any) -> Any:
-    """Return the networks' input ``(..., agent, ...)``: observations with one-hot ``identity``."""
-    obs = without_entries(obs, STATUS)
-    if not state.config.identity:
-        return obs
-    parts = without_mask(obs) if isinstance(obs, dict) else {"observation": obs}
-    mask = {ACTION_MASK: obs[ACTION_MASK]} if isinstance(obs, dict) and ACTION_MASK in obs else {}
-    first, kind = jax.tree.leaves(parts)[0], state.nets.torso.kinds[1]  # after that of "agent"
-    lead, count = first.shape[: first.ndim - len(kind.shape)], len(state.agents)
-    identity = jnp.broadcast_to(jnp.eye(count, dtype=jnp.int8), (*lead, count))
-    return {"agent": identity, "observation": parts, **mask}

@@ -25,7 +25,6 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Float, Key
@@ -34,11 +33,11 @@ from sterling import random_keys
 from sterling.algorithms.multi_agent import ippo
 from sterling.algorithms.online import ppo
 from sterling.nets.mlp import MLP
-from sterling.nets.obs_encoder import ACTION_MASK, Encoder, leaf_spaces, without_mask
+from sterling.nets.obs_encoder import ACTION_MASK, Encoder, space_without_mask, without_mask
 from sterling.nets.optimiser import adam
 from sterling.nets.running_statistics import ObsNormaliser
-from sterling.problem.agent_axis import ALIVE, STATUS, TRUNCATED, Agents
-from sterling.problem.critic_only_obs import without_entries
+from sterling.problem.agent_axis import ALIVE, TRUNCATED
+from sterling.problem.team_obs import TeamObs
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 several_agents = True  # for environments with several agents
@@ -66,7 +65,6 @@ class State(ippo.State):
     """Everything that changes during training. The policy is an :class:`OwnObsMLP`. The leaves of
     the torso and the moments belong first to an agent's own observation, then to the critic's."""
 
-    unseen: tuple[str, ...] = eqx.field(static=True)  # entries for the critic only
     own: int = eqx.field(static=True)  # number of leaves of an agent's own observation
 
 
@@ -77,9 +75,9 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """Create the learner that all agents share: ippo's policy, and a central critic."""
-    agents = ippo.require_agents(spec, "mappo")
+    TeamObs.from_spec(spec, "mappo", "ppo")
     created = ippo.init(key, spec, config)
-    critic_space = _critic_obs_space(spec, agents, config)
+    critic_space = _critic_obs_space(spec, created.team)
     if isinstance(spec.encoder, tuple):
         raise Mistake("mappo's critic does not support an encoder of one's own. Use ippo.")
     seen = dataclasses.replace(spec, obs=critic_space)
@@ -100,19 +98,19 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         "obs_statistics": ObsNormaliser.create(critic_space, config.normalise_obs),
     }
     own = len(created.nets.torso.kinds)
-    return State(**(vars(created) | changed), unseen=spec.unseen, own=own)
+    return State(**(vars(created) | changed), own=own)
 
 
 def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return a sample of every agent's policy, or its mode; ``unseen`` entries are not needed."""
-    return ippo.act(_policy_state(state), without_entries(obs, state.unseen), key, explore)
+    return ippo.act(_policy_state(state), obs, key, explore)
 
 
 def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env agent"]:
     """Return log pi(a|s) of actions in the form that ``act`` returns."""
-    return ippo.log_prob(_policy_state(state), without_entries(obs, state.unseen), action)
+    return ippo.log_prob(_policy_state(state), obs, action)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env agent"]:
@@ -137,62 +135,36 @@ def _policy_state(state: State) -> State:
     )
 
 
-def _critic_obs_space(spec: Spec, agents: Agents, config: Config) -> spaces.Space[Any]:
+def _critic_obs_space(spec: Spec, team: TeamObs) -> spaces.Space[Any]:
     """Return the space of :func:`_critic_obs` for one agent."""
-    one, obs = agents.single_agent_spec(spec).obs, spec.obs
-    parts: Any = ippo.network_obs_space(one, agents, config)
-    mask = {}
-    if isinstance(parts, spaces.Dict):
-        mask = {name: x for name, x in parts.spaces.items() if name == ACTION_MASK}
-        parts = spaces.Dict({name: x for name, x in parts.spaces.items() if name != ACTION_MASK})
-    whole = leaf_spaces(one) * len(agents)
-    if isinstance(obs, spaces.Dict) and spec.unseen:
-        whole = leaf_spaces(spaces.Dict({name: obs[name] for name in spec.unseen}))
-    if isinstance(obs, spaces.Dict) and ALIVE in obs.spaces:
-        whole = [*whole, obs[ALIVE]]
-    return spaces.Dict({"own": parts, "whole": spaces.Tuple(whole), **mask})
+    own: Any = team.own_spec(spec).obs
+    has_mask = isinstance(own, spaces.Dict) and ACTION_MASK in own.spaces
+    mask = {ACTION_MASK: own[ACTION_MASK]} if has_mask else {}
+    return spaces.Dict(
+        {"own": space_without_mask(own), "whole": team.central_spec(spec).obs, **mask}
+    )
 
 
 def _critic_obs(state: State, obs: Any) -> Any:
     """Return the networks' input ``(..., agent, ...)``: ``own`` (the agent's observation),
     ``whole`` (the critic's input, equal for all agents that were not cut off) and the action
     mask."""
-    own = ippo.network_obs(state, without_entries(obs, state.unseen))
+    own, lead = state.team.own(obs), state.team.lead(obs)
     mask = {ACTION_MASK: own[ACTION_MASK]} if isinstance(own, dict) and ACTION_MASK in own else {}
-    own = without_mask(own)
-    first, kind = jax.tree.leaves(own)[0], state.nets.torso.kinds[0]
-    lead = first.shape[: first.ndim - len(kind.shape)]  # the batch's axes, and that of agents
-    whole = _global_parts(state, obs, lead)
+    whole = _for_each_agent(state.team.central_state(obs), lead)
     if isinstance(obs, dict) and TRUNCATED in obs:
         cut = obs[TRUNCATED].astype(bool)
         before = {**obs, ALIVE: jnp.maximum(obs[ALIVE], obs[TRUNCATED])}  # with those cut off
         whole = [
             jnp.where(cut.reshape(*lead, *(1,) * (x.ndim - len(lead))), y, x)
-            for x, y in zip(whole, _global_parts(state, before, lead), strict=True)
+            for x, y in zip(
+                whole, _for_each_agent(state.team.central_state(before), lead), strict=True
+            )
         ]
-    return {"own": own, "whole": tuple(whole), **mask}
+    return {"own": without_mask(own), "whole": tuple(whole), **mask}
 
 
-def _global_parts(state: State, obs: Any, lead: tuple[int, ...]) -> list[Array]:
-    """Return the leaves of the critic's input ``whole``, the same for all agents."""
-    named = obs if isinstance(obs, dict) else {}
-    if state.unseen:
-        parts_found = jax.tree.leaves({name: named[name] for name in state.unseen})
-    else:
-        present = ippo.alive_mask(obs, jnp.ones(lead, bool))
-        parts = jax.tree.leaves(without_mask(without_entries(obs, STATUS)))
-        masked = [
-            jnp.where(present.reshape(*lead, *(1,) * (x.ndim - len(lead))), x, jnp.zeros_like(x))
-            for x in parts
-        ]
-        each = range(len(state.agents))
-        parts_found = [
-            jax.lax.index_in_dim(x, agent, len(lead) - 1, keepdims=False)
-            for agent in each
-            for x in masked
-        ]
-    parts_found = [*parts_found, named[ALIVE]] if ALIVE in named else parts_found
+def _for_each_agent(parts: tuple[Array, ...], lead: tuple[int, ...]) -> list[Array]:
+    """Return the leaves of a central state with an axis of agents, for whom they are the same."""
     axis = len(lead) - 1
-    return [
-        jnp.broadcast_to(jnp.expand_dims(x, axis), (*lead, *x.shape[axis:])) for x in parts_found
-    ]
+    return [jnp.broadcast_to(jnp.expand_dims(x, axis), (*lead, *x.shape[axis:])) for x in parts]
