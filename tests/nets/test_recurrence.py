@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 from scipy.linalg import expm
 
+from sterling.actor import Past
 from sterling.nets.recurrence.linear_recurrence import LRU, RADII
 from sterling.nets.recurrence.lstm_unit import LSTM
-from sterling.nets.recurrence.recurrent_network import GRU, UNITS
+from sterling.nets.recurrence.recurrent_network import GRU, UNITS, RecurrentCore
 from sterling.nets.recurrence.state_space import S5, STEPS, normal_hippo
+from sterling.types import Spec
 
 WIDTH, TIME, ENVS = 6, 13, 3
 
@@ -161,3 +164,23 @@ def test_the_state_space_layer_by_hand():
     h = decay * before + (decay - 1.0) / rate * given
     found = unit(hidden, x[0])
     np.testing.assert_allclose(found, np.concatenate([h.real, h.imag], 1), rtol=1e-4, atol=1e-5)
+
+
+def test_core_remembers_for_every_agent_of_a_team_as_if_it_were_alone():
+    """Observations and actions have an axis of agents; rewards and beginnings are the team's."""
+    agents, rng = 2, np.random.default_rng(0)
+    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(4))
+    core = RecurrentCore(*RecurrentCore.parts(jax.random.key(0), spec, WIDTH))
+    hidden, _, begins = rollout(core.memory)
+    hidden = jnp.stack([hidden, 1.0 - hidden], 1)
+    obs = jnp.asarray(rng.normal(size=(TIME, ENVS, agents, 3)), jnp.float32)
+    action = jnp.asarray(rng.integers(4, size=(TIME, ENVS, agents)))
+    reward = jnp.asarray(rng.normal(size=(TIME, ENVS)), jnp.float32)
+    found = core.unroll(hidden, core.inputs(obs, action, reward, begins), begins)
+    for agent in range(agents):
+        inputs = core.inputs(obs[:, :, agent], action[..., agent], reward, begins)
+        alone = core.unroll(hidden[:, agent], inputs, begins)
+        np.testing.assert_allclose(found[:, :, agent], alone, rtol=1e-5, atol=1e-6)
+    past = Past(hidden, action[0], reward[0], reward[0], begins[1])
+    memory, features = core.remember(past, obs[1])
+    assert memory.shape == features.shape == (ENVS, agents, WIDTH)

@@ -212,7 +212,9 @@ def loss(
     return loss, ({"loss/value": loss, "value/q": masked_mean(q_taken, mask)}, priority)
 
 
-def unroll_memory(net: Nets, rows: Record, burn_in: int) -> Float[Array, "time batch width"]:
+def unroll_memory(
+    net: RecurrentCore, rows: Record, burn_in: int
+) -> Float[Array, "time batch *agent width"]:
     """Return the features of h of each learned row ``(time, batch, ...)``, and of the observation
     after the last.
     ``rows.start`` is the past before the first row."""
@@ -225,7 +227,7 @@ def unroll_memory(net: Nets, rows: Record, burn_in: int) -> Float[Array, "time b
         for before, each in ((past.action, rows.action), (past.reward, rows.reward))
     )
     inputs = net.inputs(obs, action, reward, begins)
-    burnt = net.memory.unroll(past.memory, inputs[:burn_in], begins[:burn_in])
+    burnt = net.memories(past.memory, inputs[:burn_in], begins[:burn_in])
     start = jax.lax.stop_gradient(jnp.concatenate([past.memory[None], burnt])[-1])
     return net.unroll(start, inputs[burn_in:], begins[burn_in:])
 

@@ -123,14 +123,17 @@ class RecurrentCore(eqx.Module):
         self, obs: Obs, action: Action, reward: Float[Array, "..."], first: Bool[Array, "..."]
     ) -> Float[Array, "... width"]:
         """Return the unit's inputs: observations with the actions and rewards of the previous step.
-        In the ``first`` step of an episode these are 0."""
+        In the ``first`` step of an episode these are 0. If observations and actions have an axis
+        of agents behind those of ``reward`` and ``first``, each agent gets the team's reward."""
+        features = self.torso(obs)
+        reward, first = (_for_agents(x, features.shape[:-1]) for x in (reward, first))
         past_action = jnp.where(first[..., None], 0.0, self.actions.encode(action))
         past_reward = jnp.where(first, 0.0, reward)[..., None]
-        return self.before(jnp.concatenate([self.torso(obs), past_action, past_reward], -1))
+        return self.before(jnp.concatenate([features, past_action, past_reward], -1))
 
     def remember(
         self, past: Past, obs: Obs
-    ) -> tuple[Float[Array, "env numbers"], Float[Array, "env width"]]:
+    ) -> tuple[Float[Array, "env *agent numbers"], Float[Array, "env *agent width"]]:
         """Return h_t while acting, from what ``past`` remembers and the new observation, and what
         the rest of the network reads of it."""
         inputs = self.inputs(obs, past.action, past.reward, past.first)
@@ -139,9 +142,29 @@ class RecurrentCore(eqx.Module):
 
     def unroll(
         self,
-        hidden: Float[Array, "env numbers"],
-        inputs: Float[Array, "time env width"],
+        hidden: Float[Array, "env *agent numbers"],
+        inputs: Float[Array, "time env *agent width"],
         begins: Bool[Array, "time env"],
-    ) -> Float[Array, "time env width"]:
+    ) -> Float[Array, "time env *agent width"]:
         """Return what the rest of the network reads after every row, given the memory before."""
-        return self.memory.read(self.memory.unroll(hidden, inputs, begins), inputs)
+        return self.memory.read(self.memories(hidden, inputs, begins), inputs)
+
+    def memories(
+        self,
+        hidden: Float[Array, "env *agent numbers"],
+        inputs: Float[Array, "time env *agent width"],
+        begins: Bool[Array, "time env"],
+    ) -> Float[Array, "time env *agent numbers"]:
+        """Return the memory after every row, given the one before; each agent has its own."""
+        if inputs.ndim == begins.ndim + 1:
+            return self.memory.unroll(hidden, inputs, begins)
+        rows, own = inputs.shape[0], hidden.shape[-1]
+        each = _for_agents(begins, inputs.shape[:-1]).reshape(rows, -1)
+        flat = inputs.reshape(rows, -1, inputs.shape[-1])
+        found = self.memory.unroll(hidden.reshape(-1, own), flat, each)
+        return found.reshape(*inputs.shape[:-1], own)
+
+
+def _for_agents(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return ``x`` of environments repeated for the agents that ``shape`` has behind its axes."""
+    return jnp.broadcast_to(x[..., None], shape) if x.ndim < len(shape) else x
