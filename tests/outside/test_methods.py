@@ -194,3 +194,26 @@ class Rows:
 
     def close(self):
         pass
+
+
+TEAM = {"steps": 96, "warmup": 64, "batch": 8, "width": 8, "mixer_width": 4, "envs": 4, "seeds": 2}
+
+
+@pytest.mark.parametrize("mixer", ["monotone", "sum"])
+def test_qmix_learns_from_a_replay_with_the_state_that_critics_alone_see(mixer):
+    """A team's value is the mixed one: by "sum" that of VDN."""
+    how = {**TEAM, **SHORT, "evaluate_episodes": 0, "mixer": mixer}
+    run = sterling.train(METHODS / "qmix.py", "spread:2-agents-3x3-state", **how)
+    nets = jax.tree.map(lambda x: x[0], run.agent.state.net)
+    q, state = np.array([[1.0, 2.0], [4.0, 8.0]], np.float32), np.ones((2, 27), np.float32)
+    found = nets.team_value(q, np.array([[True, True], [False, True]]), (state,))
+    assert np.isfinite(found).all()
+    np.testing.assert_equal(np.allclose(found, [3.0, 8.0]), mixer == "sum")
+
+
+@pytest.mark.slow
+def test_qmix_learns_to_spread_in_a_team():
+    """A random team earns about -4.2."""
+    how = {"steps": 40_000, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
+    run = sterling.train(METHODS / "qmix.py", "spread:2-agents-3x3", **how)
+    assert min(run.result["final"]["return"]["per_seed"]) > -0.5
