@@ -27,6 +27,7 @@ from sterling.needs.algorithm_needs import Transitions as Transitions
 from sterling.needs.beside_laws import Anywhere as Anywhere
 from sterling.needs.beside_laws import Beside as Beside
 from sterling.needs.beside_laws import Later as Later
+from sterling.needs.beside_laws import SameTask as SameTask
 from sterling.needs.feed import Dreams as Dreams
 from sterling.needs.feed import Feed as Feed
 from sterling.needs.feed import Labels as Labels

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys as named
-from sterling.needs.beside_laws import Anywhere, Beside, Later
+from sterling.needs.beside_laws import Anywhere, Beside, Later, SameTask
 from sterling.types import Feed, Record
 
 STEPS = "steps"  # extra of a later row: how many steps after its row it is; -1: any row
@@ -20,6 +20,7 @@ NO_LIMIT = 2**31 - 1
 
 Rows = Int[Array, "..."]  # numbers of rows in a store
 DrawRows = Callable[[tuple[int, int], Key[Array, "seed"]], Int[Array, "seed ..."]]
+DrawTaskRows = Callable[[SameTask, Key[Array, "seed"]], Int[Array, "seed ..."]]
 
 
 @runtime_checkable
@@ -48,14 +49,19 @@ class Chance(eqx.Module):
     other: Rows  # any row
 
 
-def presample(feed: Feed, keys: Key[Array, "seed"], draw_rows: DrawRows) -> dict[str, Any]:
+def presample(
+    feed: Feed, keys: Key[Array, "seed"], draw_rows: DrawRows, draw_task_rows: DrawTaskRows
+) -> dict[str, Any]:
     """Draw the random numbers of all rows beside a feed's batches, leaves ``(seed, update, ...)``;
-    ``draw_rows`` draws rows from anywhere in the store."""
+    ``draw_rows`` draws rows from anywhere in the store, ``draw_task_rows`` those of the tasks of
+    the batches' rows."""
     found: dict[str, Any] = {}
     for each in feed.own_beside:
         own = named.fold_each(keys, f"beside {each.name}")
         if isinstance(each.law, Anywhere):
             found[each.name] = draw_rows((feed.updates, each.law.rows), own)
+        elif isinstance(each.law, SameTask):
+            found[each.name] = draw_task_rows(each.law, own)
         elif not each.law.steps:
             found[each.name] = _chance(own, (feed.updates, feed.batch), draw_rows)
     return found
@@ -77,7 +83,7 @@ def rows_beside(
     limits: dict[str, Array] = {"": jnp.int32(NO_LIMIT)}
     for each in beside:
         chance: Any = chances.get(each.name)
-        if isinstance(each.law, Anywhere):
+        if not isinstance(each.law, Later):
             found[each.name] = store.at(chance)
             continue
         left = store.steps_left(row)

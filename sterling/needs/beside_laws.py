@@ -59,11 +59,33 @@ class Later:
 
 
 @dataclasses.dataclass(frozen=True)
+class SameTask:
+    """``rows`` rows of the same task for each row of the batch, ``(batch, rows, ...)``, drawn
+    uniformly with replacement; the row itself may be among them.
+
+    ``task`` names what tells tasks apart, one number a row, equal in all rows of a task: a channel
+    of the world or another recorded extra, which a replay then keeps, or a log's column
+    ``extra/NAME``. Beside a masked row all rows are masked.
+    """
+
+    rows: int
+    task: str = "task"
+
+    def __post_init__(self) -> None:
+        """Raise Mistake unless it is a number of rows of named tasks."""
+        if self.rows < 1 or not self.task:
+            raise Mistake(
+                "SameTask needs a number of rows above 0, and the name of a number that tells "
+                f"tasks apart; got rows={self.rows}, task={self.task!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class Beside:
     """Rows in ``batch.beside[name]``, a Record of single rows with one-step rewards."""
 
     name: str
-    law: Anywhere | Later
+    law: Anywhere | Later | SameTask
     of: str = ""  # "": the feed's own store, a replay or the log it draws from; LOG: the dataset
 
     def __post_init__(self) -> None:
@@ -72,8 +94,9 @@ class Beside:
             raise Mistake(
                 f"rows stand beside a batch from its own store or {LOG!r}, not {self.of!r}"
             )
-        if self.of and isinstance(self.law, Later):
-            raise Mistake("Later is a law of the batch's own store. Leave out of.")
+        if self.of and not isinstance(self.law, Anywhere):
+            law = type(self.law).__name__
+            raise Mistake(f"{law} is a law of the batch's own store. Leave out of.")
 
     def divided(self, share: float) -> tuple[Beside, Beside]:
         """Return this with ``share`` of the rows beside a whole batch, and with the others; each

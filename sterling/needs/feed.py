@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sterling.needs.beside_laws import LOG, Beside, Later, check_beside
+from sterling.needs.beside_laws import LOG, Beside, Later, SameTask, check_beside
 from sterling.system.mistake import Mistake
 
 FRESH, REPLAY = "fresh", "replay"  # kinds of feeds: this iteration's rollout, the replay buffer
@@ -145,11 +145,19 @@ class Feed:
             )
         if self.length and any(isinstance(each.law, Later) for each in self.beside):
             raise Mistake("Later stands beside single rows. Leave out length.")
+        if self.priority and self.tasks:
+            raise Mistake("SameTask stands beside rows drawn uniformly. Leave out priority.")
 
     @property
     def own_beside(self) -> tuple[Beside, ...]:
         """Return what stands beside the batch from the store that it is drawn from."""
         return tuple(each for each in self.beside if not each.of)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the names of the numbers that tell tasks apart, for rows of the same task."""
+        laws = [each.law for each in self.beside if isinstance(each.law, SameTask)]
+        return tuple(dict.fromkeys(law.task for law in laws))
 
     @property
     def log_beside(self) -> tuple[Beside, ...]:

@@ -10,8 +10,9 @@ OBS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
-def marked_log(lengths):
-    """Observation (episode, step); the reward of a row is its number; all episodes are cut off."""
+def marked_log(lengths, marks=None):
+    """Observation (episode, step); the reward of a row is its number; all episodes are cut off.
+    ``marks`` are further columns, with one entry for each episode."""
     lengths = np.asarray(lengths)
     number = np.repeat(np.arange(len(lengths)), lengths + 1)
     step = np.concatenate([np.arange(n + 1) for n in lengths])
@@ -22,5 +23,6 @@ def marked_log(lengths):
         "reward": rows,
         "discount": np.ones(rows.size, np.float32),
     }
+    arrays |= {name: np.repeat(x, lengths, 0) for name, x in (marks or {}).items()}
     block = Block(arrays, lengths, np.zeros(len(lengths), np.int32))
     return Dataset.from_block(block, OBS, ACTIONS)

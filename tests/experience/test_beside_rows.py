@@ -18,7 +18,7 @@ from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.blinded_algorithm import BlindedAlgorithm
-from sterling.types import Anywhere, Beside, Feed, Later, Mistake, Needs
+from sterling.types import Anywhere, Beside, Feed, Later, Mistake, Needs, SameTask
 
 LENGTHS = np.array((1, 4, 9, 30))
 KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
@@ -241,6 +241,11 @@ def test_rows_beside_are_divided_among_the_stores_of_a_mixture(log):
         (lambda: Later(3, share=(0.5, 0.5, 0.0)), "Leave out share and discount"),
         (lambda: Beside("x", Anywhere(1), of="replay"), "its own store or 'log'"),
         (lambda: Beside("x", Later(), of="log"), "Leave out of"),
+        (lambda: Beside("x", SameTask(3), of="log"), "SameTask is a law of the batch's own store"),
+        (lambda: SameTask(0), "a number of rows above 0"),
+        (lambda: SameTask(3, ""), "the name of a number"),
+        (lambda: Feed("fresh", beside=(Beside("x", SameTask(3)),)), "give of='log'"),
+        (lambda: Feed(priority=0.6, beside=(Beside("x", SameTask(3)),)), "Leave out priority"),
         (lambda: Feed(beside=(Beside("", Later()),)), "names of their own"),
         (lambda: Feed(beside=(Beside("x", Later()),) * 2), "names of their own"),
         (lambda: Feed(beside=(Beside("x", Later(not_after="y")),)), "must stand before it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -27,8 +28,9 @@ from sterling.experience import beside_rows
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
 from sterling.experience.offline.episode_sampler import EpisodeSampler
 from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
+from sterling.experience.task_index import TaskIndex
 from sterling.needs.feed import MASK, PAD
-from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
+from sterling.types import AnyArray, AnyNeeds, Anywhere, Feed, Mistake, Record, SameTask
 
 
 class DatasetSource(StaticSource, NoFeedback, eqx.Module):
@@ -47,6 +49,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     episodes: EpisodeSampler | None
     needs: AnyNeeds = eqx.field(static=True)
     left: Int[Array, "row"] | None = None  # rows of its episode from a row on, for later rows
+    tasks: dict[str, TaskIndex] = eqx.field(default_factory=dict)  # for rows of the same task
 
     @classmethod
     def create(cls, dataset: Dataset, needs: AnyNeeds, sampling: str = "uniform") -> DatasetSource:
@@ -66,7 +69,9 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         if any(feed.own_beside for feed in needs.feeds):
             left = jnp.asarray(steps_to_episode_end(dataset))
         sampler = EpisodeSampler.from_dataset(dataset, sampling)
-        return cls(to_device(dataset), returns, time, sampler, needs, left)
+        names = {name for feed in needs.feeds for name in feed.tasks}
+        tasks = {name: _index_tasks(dataset, name) for name in sorted(names)}
+        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks)
 
     @property
     def traced(self) -> bool:
@@ -94,7 +99,15 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Draw the windows' first rows, and the random numbers of rows beside them."""
         own = self.needs.feed(feed.name)
         rows = self.choose((own.updates, own.batch), named.fold_each(keys, "sample"))
-        return (rows, beside_rows.presample(own, keys, self.choose)) if own.own_beside else rows
+        if not own.own_beside:
+            return rows
+        return rows, beside_rows.presample(own, keys, self.choose, partial(self._of_tasks, rows))
+
+    def _of_tasks(
+        self, row: Int[Array, "seed update batch"], law: SameTask, keys: Key[Array, "seed"]
+    ) -> Int[Array, "seed update batch rows"]:
+        draw = partial(self.tasks[law.task].draw, rows=law.rows)
+        return jax.vmap(lambda row, key: draw(row, key=key))(row, keys)
 
     def choose(self, shape: tuple[int, ...], keys: Key[Array, "seed"]) -> Int[Array, "seed ..."]:
         """Draw rows of the log for every seed, with the probabilities that ``sampling`` names."""
@@ -172,7 +185,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def _added(self, first: Record, index: Int[Array, "..."], feed: Feed) -> dict[str, Any]:
         """Return the extras of rows that the feed asks for, but for the drawn rows' indices."""
-        made: dict[str, Any] = {}
+        made: dict[str, Any] = {name: first.extras[name] for name in feed.tasks}
         if "one_step" in feed.add:
             made |= {"reward_now": first.reward, "discount_now": first.discount}
         if "next_action" in feed.add:
@@ -251,16 +264,30 @@ class PreloadedBatches(NoFeedback, eqx.Module):
         return sample
 
 
+def _index_tasks(dataset: Dataset, name: str) -> TaskIndex:
+    """Return the rows in the order of their tasks, which a column tells apart."""
+    column = f"extra/{name}"
+    if column not in dataset.columns:
+        raise Mistake(
+            f"rows of the same task are told apart by {name!r}, but the log has no column "
+            f"{column!r}. Add it, or leave out data"
+        )
+    task = np.concatenate([block.arrays[column] for block in dataset.blocks()])
+    if task.ndim != 1:
+        raise Mistake(f"{column!r} tells tasks apart, so it must be one number a row")
+    number = np.unique(task, return_inverse=True)[1].astype(np.int32)  # however wide tasks are
+    return TaskIndex.create(jnp.asarray(number), jnp.ones(number.shape, bool))
+
+
 def _repeated(row: Record, feed: Feed, shape: tuple[int, ...]) -> Record:
     """Return a batch ``(seed, update, batch, ...)`` of one row, and of the rows beside it."""
-    beside = {each.name: each.law for each in feed.own_beside}
+    counts = {x.name: x.law.rows for x in feed.own_beside if isinstance(x.law, Anywhere)}
 
     def repeated(record: Record, rows: int) -> Record:
         own = dataclasses.replace(record, beside={})
         return jax.tree.map(lambda x: np.broadcast_to(x, (*shape, rows, *x.shape[3:])), own)
 
     found = {
-        name: repeated(each, getattr(beside[name], "rows", feed.batch))
-        for name, each in row.beside.items()
+        name: repeated(each, counts.get(name, feed.batch)) for name, each in row.beside.items()
     }
     return dataclasses.replace(repeated(row, feed.batch), beside=found)

@@ -138,6 +138,9 @@ def empty_extras(
                 f"keep names {name!r}, but the recorded extras are {', '.join(others) or 'none'}; "
                 "use one of those"
             )
+    tasks = {name for feed in needs.feeds for name in feed.tasks}
+    if wide := [name for name in tasks if known[name].ndim > 2]:
+        raise Mistake(f"{wide[0]!r} tells tasks apart, so it must be one number a row")
     names += [name for name in known if name.startswith(PAST)]
     return {name: jnp.zeros(known[name].shape, known[name].dtype) for name in names}
 

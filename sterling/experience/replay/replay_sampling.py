@@ -21,8 +21,9 @@ from sterling.experience.replay.priority_tree import Priorities
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import Relabeller, WindowRows
+from sterling.experience.task_index import TaskIndex
 from sterling.needs.feed import MASK, PAD
-from sterling.types import AnyNeeds, Feed, Mistake, Record, Signals
+from sterling.types import AnyNeeds, Feed, Mistake, Record, SameTask, Signals
 
 
 class ReplayDraws(eqx.Module):
@@ -63,13 +64,21 @@ class ReplayDraws(eqx.Module):
             return self.fresh
         which = self._which(own, named.fold_each(keys, "sample"))
         if own.own_beside:
-            return which, beside_rows.presample(own, keys, self._anywhere)
+            of_tasks = partial(self._of_tasks, which)
+            return which, beside_rows.presample(own, keys, self._anywhere, of_tasks)
         if self.relabel is None:
             return which
         return which, self.relabel.presample(keys, (own.updates, own.batch))
 
     def _anywhere(self, shape: tuple[int, int], keys: Key[Array, "seed"]) -> Int[Array, "..."]:
         return sample_windows(self.ring, 1, shape, keys)
+
+    def _of_tasks(
+        self, which: Int[Array, "seed update batch"], law: SameTask, keys: Key[Array, "seed"]
+    ) -> Int[Array, "seed update batch rows"]:
+        index = index_tasks(self.ring, law.task)
+        draw = partial(TaskIndex.draw, rows=law.rows)
+        return jax.vmap(lambda index, row, key: draw(index, row, key=key))(index, which, keys)
 
     def _which(
         self, own: Feed, keys: Key[Array, "seed"]
@@ -171,6 +180,18 @@ def start_rows(
     rows = window_transitions(ring, Feed(), place, extras={}, keep=how[1])
     rows = dataclasses.replace(rows, start=read_past(form, ring, place))
     return rows, rows.mask & (number >= 0)
+
+
+def index_tasks(ring: Ring, name: str) -> TaskIndex:
+    """Return every seed's rows in the order of their tasks, which the stored extra ``name`` tells
+    apart."""
+    seeds, rows, envs = ring.words.shape[:3]
+    every = (jnp.arange(count, dtype=jnp.int32) for count in (seeds, rows, envs))
+    place = Place(*jnp.meshgrid(*every, indexing="ij"))
+    task = ring.kept(place, [name])[name]
+    first, count = ring.span(1)
+    valid = ring.mask(place) & (jnp.mod(place.row - first, ring.rows) < count)
+    return jax.vmap(TaskIndex.create)(task.reshape(seeds, -1), valid.reshape(seeds, -1))
 
 
 def place_of(ring: Ring, seed: Int[Array, ""], number: Int[Array, "..."]) -> Place:

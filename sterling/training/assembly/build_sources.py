@@ -161,9 +161,11 @@ def kept_extras(words: str) -> tuple[str, ...]:
 
 
 def with_kept_extras(words: str, needs: Any) -> Any:
-    """Return the needs with the layers' extras added to ``keep``."""
-    keep = kept_extras(words)
-    return dataclasses.replace(needs, keep=(*needs.keep, *keep)) if keep else needs
+    """Return the needs with the layers' extras, and the numbers that tell tasks apart for rows of
+    the same task, added to ``keep``."""
+    tasks = tuple(name for feed in needs.feeds for name in feed.tasks)
+    keep = tuple(dict.fromkeys((*needs.keep, *kept_extras(words), *tasks)))
+    return needs if keep == needs.keep else dataclasses.replace(needs, keep=keep)
 
 
 def wrap_source(words: str, source: Any) -> Any:
