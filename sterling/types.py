@@ -202,8 +202,9 @@ class Algorithm(Protocol):
         member(state, key, env) -> state                      # env: its number, from 0
         imagine(state, rows, valid, key) -> branches          # a Record (time, branch, ...)
 
-    An algorithm that adapts to a task (``Rollouts(length, adapt=n)``) makes the state for it from
-    the first n rows of a task, ``(time, env, ...)`` (experience/rollouts/adaptation_rollout.py):
+    An algorithm that adapts to a task (``Rollouts(length, adapt=n)``; with a replay or a log
+    ``Needs(adapt=n)``) makes the state for it from the first n rows of a task,
+    ``(time, env, ...)`` (experience/rollouts/adaptation_rollout.py):
 
         adapt(state, batch, key) -> state
 

@@ -100,11 +100,21 @@ def _check_adaptation(algorithm: Any, needs: Any, word: str) -> None:
     steps = getattr(needs, "adapt", 0)
     if steps and not hasattr(algorithm, "adapt"):
         raise Mistake(f"{word} asks for steps to adapt to but lacks adapt(state, batch, key)")
-    if hasattr(algorithm, "adapt") and not 0 < steps < needs.collect:
+    if not hasattr(algorithm, "adapt"):
+        return
+    if steps < 1 or (needs.lives and steps >= needs.collect):
         raise Mistake(
             f"{word} has adapt(state, batch, key). Let needs return Rollouts(length, adapt=N), "
-            "where N, the number of steps to adapt to, lies between 1 and length - 1."
+            "where N, the number of steps to adapt to, lies between 1 and length - 1; or, to learn "
+            "from a replay or a log, Needs(adapt=N)."
         )
+    if needs.lives and len(needs.feeds) > 1:
+        raise Mistake(
+            f"{word} adapts in the rollout that it learns from, which must be its only feed. "
+            "Return Rollouts(length, adapt=N)."
+        )
+    if needs.has_feed(EPISODES) or needs.members:
+        raise Mistake(f"{word} has members, which do not adapt. Leave out adapt, or members.")
 
 
 def _check_feed_kinds(names: list[str], kinds: list[str]) -> None:

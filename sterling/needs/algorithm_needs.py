@@ -36,7 +36,9 @@ class NeedsBase:
     # the episode up to a row, "episode/NAME" (also of "return" and "length"), and "memory" for the
     # past before each row, which batches have as ``start``
     keep: Any = ()
-    adapt: Any = 0  # steps of every env that it adapts to; the first of an iteration
+    # steps of every env that it adapts to: before each episode of an evaluation, and if it learns
+    # from rollouts the first of an iteration
+    adapt: Any = 0
     members: Any = 0  # envs, in each of which an iteration begins an episode; 0: episodes go on
 
     @property
@@ -89,6 +91,11 @@ class NeedsBase:
         return any(feed.of in (GENERATED, TEXTS, PAIRS) for feed in self.feeds)
 
     @property
+    def adapts_rollouts(self) -> bool:
+        """Whether the later steps of an iteration are acted by states adapted to the first."""
+        return bool(self.adapt) and self.lives
+
+    @property
     def beside_log(self) -> bool:
         """Whether rows of the run's dataset stand beside some batches; then none of the batches'
         own rows come from it."""
@@ -121,6 +128,7 @@ class Needs(NeedsBase):
     warmup: int = 0
     keep: tuple[str, ...] = ()
     members: int = 0
+    adapt: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

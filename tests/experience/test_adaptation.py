@@ -169,6 +169,22 @@ def test_adaptation_video_shows_the_adapted_policy(trained, seed):
     assert min(rewards) == 0.0  # the right action in every episode
 
 
+def test_learners_of_a_replay_are_evaluated_after_adaptation(tmp_path):
+    """They collect without it."""
+    path, replay = tmp_path / "tries.py", "Needs(1, (Feed(batch=8),), capacity=99, adapt=9)"
+    path.write_text(ALGORITHM.replace(ROLLOUTS, replay))
+    rows, how = [], {"steps": 64, "envs": 2, "seeds": 2, "log_every": 32, "preset": False}
+    sink = types.SimpleNamespace(write=rows.append, close=lambda: None)
+    run = sterling.train(
+        str(path), "probe:levels-hidden", sinks=[sink], evaluate_episodes=4, quiet=True, **how
+    )
+    final = {name: np.asarray(x["per_seed"]) for name, x in run.result["final"].items()}
+    assert final[BEFORE].all()
+    np.testing.assert_allclose(final[BEFORE], final["begun"], rtol=1e-6)  # by action 1
+    np.testing.assert_allclose(final["return"], -final["begun"], rtol=1e-6)  # by action 0
+    assert np.min(rows[0]["data/episodes"]) > 0
+
+
 @pytest.mark.parametrize("strategy", ["map", pytest.param("processes", marks=pytest.mark.slow)])
 def test_adaptation_results_hold_returns_before_and_after(strategy, tmp_path):
     how = {"steps": 4 * ALL * ENVS, "envs": ENVS, "seeds": 2, "evaluate_episodes": 10}
@@ -185,10 +201,11 @@ def test_adaptation_results_hold_returns_before_and_after(strategy, tmp_path):
     assert f"evaluation/{BEFORE}" in rows[0]
 
 
+ROLLOUTS = "Rollouts(16, adapt=9)"
 ALGORITHM = '''"""Takes action 1, or action 0 after adaptation."""
 
 import jax.numpy as jnp
-from sterling.types import Rollouts, Signals, config
+from sterling.types import Feed, Needs, Rollouts, Signals, config
 
 
 @config
@@ -225,6 +242,8 @@ def test_adaptation_refuses_invalid_settings(tmp_path):
         (
             ("adapt=9", "adapt=0", r"Let needs return Rollouts\(length, adapt=N\)"),
             ("adapt=9", "adapt=16", "between 1 and length - 1"),
+            (ROLLOUTS, 'Needs(16, (Feed("fresh"), Feed(name="x")), adapt=9)', "its only feed"),
+            (ROLLOUTS, 'Needs(16, (Feed("episodes"),), adapt=9)', "which do not adapt"),
             ("def adapt", "def adopt", r"lacks adapt\(state, batch, key\)"),
         )
     ):

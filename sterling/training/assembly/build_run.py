@@ -175,7 +175,7 @@ def source_builder(
         if needs.has_feed(EPISODES):
             steps = any(STEPS in feed.add for feed in needs.feeds)
             return Population.create(world, needs.collect, recorded=steps)
-        if needs.adapt:
+        if needs.adapts_rollouts:
             return Adaptation.create(world, needs)
         begin = partial(Rollout.create, world, needs.collect, start)
         rollouts: Any = guided_rollout(settings, world, needs.collect, begin, agent)

@@ -53,7 +53,7 @@ def check_sources(
     if needs.has_feed(EPISODES) or needs.members:
         raise Mistake(f"{name} learns from whole episodes, which sources do not support. "
                       "Leave out sources.")  # fmt: skip
-    if needs.adapt:
+    if needs.adapts_rollouts:
         raise Mistake(f"{name} adapts in levels that it draws itself, which sources do not "
                       "support. Leave out sources.")  # fmt: skip
     if needs.speaks:

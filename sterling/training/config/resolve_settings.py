@@ -283,6 +283,6 @@ def _default_envs(module: Any) -> int:
         return int(needs.members)
     if needs.has_feed(EPISODES):
         return 64
-    if needs.adapt:
+    if needs.adapts_rollouts:
         return 20
     return 1 if needs.replays or needs.collect == 1 else 8
