@@ -90,7 +90,9 @@ class FeedSubject:
         """Return what ``act`` (or ``recall``, without its memory) returns for observations of the
         batch, and their number."""
         obs, action = self._rows
-        choose = partial(_recalled if hasattr(self.algorithm, "recall") else _acted, self.algorithm)
+        own = self.algorithm
+        recalls = hasattr(own, "recall")
+        choose = partial(_recalled, (own, self.spec)) if recalls else partial(_acted, own)
         answer = jax.jit(partial(choose, explore=explore))(self.state, obs, action, key)
         return answer, len(jax.tree.leaves(obs)[0])
 
@@ -113,12 +115,13 @@ def _acted(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, explo
     return algorithm.act(state, obs, jax.random.key(key), explore)
 
 
-def _recalled(algorithm: Any, state: Any, obs: Any, action: Any, key: int, *, explore: bool) -> Any:
+def _recalled(made: Any, state: Any, obs: Any, action: Any, key: int, *, explore: bool) -> Any:
     """Return the actions and extras of ``recall`` in the first step of an episode."""
-    count = len(jax.tree.leaves(obs)[0])
+    (algorithm, spec), count = made, len(jax.tree.leaves(obs)[0])
     none = jax.tree.map(jnp.zeros_like, action)
     memory = algorithm.memory(state, count, jax.random.key(0))
-    past = Past(memory, none, jnp.zeros(count), jnp.ones(count), jnp.ones(count, bool))
+    told = {name: jnp.zeros((count, *each.shape)) for name, each in spec.channels.items()}
+    past = Past(memory, none, jnp.zeros(count), jnp.ones(count), jnp.ones(count, bool), told)
     answer = algorithm.recall(state, past, obs, jax.random.key(key), explore)
     if not isinstance(answer, tuple) or len(answer) != 3:
         return answer
