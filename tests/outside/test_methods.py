@@ -183,6 +183,33 @@ def test_tdmpc2_learns_pendulum_in_few_steps():
     assert run.result["final"]["return"]["per_seed"][0] > -600
 
 
+def test_pcn_stores_its_best_episodes_and_resumes(tmp_path):
+    """Of one step: action 1 gains 1 and costs 1/2, action 0 nothing; neither dominates."""
+    how = {"seeds": 2, "envs": 8, "limit": 2, "episodes": 6, "learn": 1, **SHORT}
+    pcn, world = METHODS / "pcn.py", "probe:objectives"
+    sterling.train(pcn, world, steps=16, out=tmp_path / "run", **how)
+    longer = sterling.train(pcn, world, steps=32, out=tmp_path / "whole", **how)
+    resumed = sterling.resume(tmp_path / "run", steps=32, quiet=True)
+    for one, other in zip(
+        *(jax.tree.leaves(run.agent.state) for run in (resumed, longer)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    stored = longer.agent.state.stored
+    for seed in range(2):
+        found = np.asarray(stored["to_go"])[seed, np.asarray(stored["front"])[seed], 0]
+        assert sorted(found.tolist()) == [[0.0, 0.0], [1.0, -0.5]]
+    with pytest.raises(Mistake, match="pcn does not support"):
+        sterling.train(pcn, "probe:objectives-continuous", steps=16, **how)
+
+
+@pytest.mark.slow
+def test_pcn_reaches_what_is_best_under_each_preference():
+    """The best policy earns 1/3, a random one 1/8."""
+    how = {"steps": 4_000, "seeds": 3, "envs": 16, "limit": 2, "episodes": 8, "quiet": True}
+    run = sterling.train(METHODS / "pcn.py", "probe:objectives", evaluate_episodes=100, **how)
+    assert min(run.result["final"]["return"]["per_seed"]) > 0.25
+
+
 class Rows:
     """A sink that keeps the rows of metrics."""
 
