@@ -13,9 +13,7 @@ NO_ROW = -1  # number of a row that is none, which is masked
 class TaskIndex(eqx.Module):
     """The rows of one store in the order of their tasks. Tasks are equal if their numbers are."""
 
-    task: UInt32[
-        Array, "row"
-    ]  # a task's bits; those of rows that are no experience are the largest
+    task: UInt32[Array, "row"]  # its bits; of rows that are no experience the largest number
     valid: Bool[Array, "row"]
     order: Int[Array, "row"]  # rows sorted by task; those that are no experience come last
 
