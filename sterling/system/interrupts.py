@@ -58,6 +58,7 @@ class CtrlCHandler:
     def __init__(self) -> None:
         self.asked = False
         self._lost = False
+        self._again = False  # whether a lost interrupt is to be raised again
         self._own = 0  # signals sent by this object, not by the user
         self._active = False
 
@@ -99,7 +100,9 @@ class CtrlCHandler:
         _exit_now()
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        if self.asked and not self._again:  # a second one would break the clean-up of the first
+            return
+        self.asked, self._again = True, False
         if _is_importing(frame):  # NumPy, for instance, would print and swallow the exception
             self._lost = True
             return
@@ -115,6 +118,7 @@ class CtrlCHandler:
             self._old_hook(lost)
 
     def _interrupt_again(self) -> None:
+        self._again = True
         if hasattr(signal, "pthread_kill"):
             signal.pthread_kill(self._main, signal.SIGINT)  # also wakes the main thread
         else:  # Windows

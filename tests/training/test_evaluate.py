@@ -172,5 +172,6 @@ class Drawn:
 def test_evaluation_uses_a_new_random_key_for_every_sampled_action():
     drawn, own = Agent(jnp.zeros(2), Drawn(), None, "map"), jax.random.split(jax.random.key(3), 2)
     obs = jnp.zeros((2, ENVS, 2))
-    found = [_choose_actions(drawn, obs, None, own, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
+    times = [jnp.asarray(time, jnp.int32) for time in range(4)]
+    found = [_choose_actions(drawn, obs, None, own, time, recorded=False)[0] for time in times]
     assert len(np.unique(found)) == 4 * 2 * ENVS
