@@ -22,6 +22,7 @@ RUN_OPTIONS = {  # arguments of ``envs.make`` that the run sets -> what to type 
     "purpose": "Leave it out",
     **{name: f"Give the run {name}=... (--{name})" for name in ("seeds", "envs", "strategy")},
 }
+FINAL = "final"  # option of trials: see envs/trials.py
 # the ``max_episode_steps`` that means no limit (None: there is none); for other backends 0
 NO_LIMIT = {"envpool": None, "gymnasium": -1}
 
@@ -33,6 +34,13 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
         if option not in known:
             near = did_you_mean(option, known, f"it has {', '.join(known)}")
             raise Mistake(f"Environment {environment} has no option {option!r}{near}")
+
+
+def with_final(environment: Any, options: dict[str, Any], final: bool) -> dict[str, Any]:
+    """Return an environment's options; those of trials that do not name ``final`` get it. Runs
+    store it as True: those that lack it are older than the option, and continue with False."""
+    is_trials = isinstance(environment, str) and environment.startswith("trials:")
+    return {FINAL: final, **options} if is_trials else options
 
 
 def check_gymnasium_options(

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from sterling.envs.env_options import (
+    FINAL,
     HOST_OPTIONS,
     check_bool,
     check_gymnasium_options,
@@ -113,7 +114,7 @@ def option_names(environment: Any) -> set[str] | None:
 
         return {*names, *gymnax_env.option_names(name)}
     if backend in NATIVE_BACKENDS:
-        return {*names, *level_options(make_native_task(backend, name)[0])}
+        return {*names, *_native_options(backend, make_native_task(backend, name)[0])}
     if backend == "gymnasium":
         own = gymnasium_option_names(name)
         return None if own is None else {*names, *own, *HOST_OPTIONS}
@@ -199,9 +200,17 @@ def _make_compiled_world(
 
         return gymnax_env.make(name, **copies, strategy=how["strategy"], **options)
     task, limit = make_native_task(backend, name)
-    check_options(name, options, ["max_episode_steps", *level_options(task)])
+    check_options(name, options, ["max_episode_steps", *_native_options(backend, task)])
+    if FINAL in options:
+        check_bool(FINAL, options[FINAL])
+        task = type(task)(task.task, task.episodes, task.limit, options[FINAL])
     limit = options.get("max_episode_steps", limit)
     return TracedWorld(task, **copies, limit=limit, **how, levels=options.get("levels"))
+
+
+def _native_options(backend: str, task: Any) -> list[str]:
+    """Return the names of a native task's own options."""
+    return [*level_options(task), *([FINAL] if backend == "trials" else [])]
 
 
 def _make_gymnasium_world(

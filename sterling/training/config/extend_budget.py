@@ -10,6 +10,7 @@ from typing import Any
 from gymnasium.spaces import Discrete
 
 from sterling.data.space_json import space_from_json
+from sterling.envs.env_options import with_final
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.training.config import user_code_words
 from sterling.training.config.evaluation_interval import with_evaluation_interval
@@ -61,7 +62,8 @@ def extend_budget(
         changed_stops = NO_STOP | changed_stops
     if online and environment not in ("", settings.environment):
         # the dataset is named again, because a phase in another world drops it
-        place = {"environment": environment, "env_options": dict(env_options or {})}
+        options = with_final(environment, dict(env_options or {}), True)
+        place = {"environment": environment, "env_options": options}
         then = (Phase(asked.pop("steps"), **place, data=settings.data), *then)
     last = {"continued_from": stopped["iteration"]} if stopped else {}
     longer = dataclasses.replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from sterling.envs.env_options import with_final
 from sterling.lookup.factory_names import factory_name
 from sterling.types import Mistake
 
@@ -58,7 +59,9 @@ class Phase:
                 f"a later phase of this run used the environment {name!r}, which is not stored. "
                 "Put it into a file and name that, as my_world.py:make (docs/extending.md)."
             )
-        return cls(**plain | {"data": LogSettings(**plain["data"]) if plain.get("data") else None})
+        options = with_final(plain.get("environment"), plain.get("env_options", {}), False)
+        data = LogSettings(**plain["data"]) if plain.get("data") else None
+        return cls(**plain | {"data": data, "env_options": options})
 
 
 @dataclasses.dataclass(frozen=True)

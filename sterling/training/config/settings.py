@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling import algorithms, schedule_words
+from sterling.envs.env_options import with_final
 from sterling.lookup import user_imports
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
@@ -156,6 +157,7 @@ class Settings:
         title, before = user_imports.short_name(word), kept["config"]
         make_config(module, {name: getattr(before, name, 0.0) for name in functions}, title)
         kept["schedules"] = split_fields(module, title, functions).schedules
+        kept["env_options"] = with_final(plain["environment"], plain.get("env_options", {}), False)
         kept["seeds"] = seed_numbers(plain["seeds"])
         kept["strategy"] = check_strategy(plain.get("strategy", "map"))
         kept |= {name: whole_number(name, plain[name]) for name in BUDGETS if name in plain}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sterling.envs.env_options import with_final
 from sterling.envs.summaries import absolute_options
 from sterling.lookup.name_suggestions import parse_literal
 from sterling.schedule_words import storable_values
@@ -54,7 +55,7 @@ def _parse_phase(value: Any) -> Phase:
     return Phase(
         **budgets,
         environment=user_code_words.environment_reference(environment) if environment else "",
-        env_options=absolute_options(options),
+        env_options=with_final(environment, absolute_options(options), True),
         data=run_dataset.make_log_settings(entries.pop("data", None), **log_fields),
         fields=storable_values(entries),
     )
