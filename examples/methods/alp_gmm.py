@@ -45,7 +45,7 @@ class AlpGmm(eqx.Module):
     key: Key[Array, ""]
 
     @classmethod
-    def create(cls, key: Key[Array, ""], task: object) -> AlpGmm:
+    def create(cls, key: Key[Array, ""], task: object, config: object) -> AlpGmm:
         """Create a chooser that has heard nothing. ``task.level_space`` says what levels are."""
         space = task.level_space  # type: ignore[attr-defined]
         size, most = space.shape[0], COMPONENTS[1]

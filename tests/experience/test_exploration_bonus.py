@@ -130,7 +130,7 @@ def with_bonus(word, environment="corridor:6", length=40):
     """A rollout, and the same with a bonus."""
     plain = Rollout.create(envs.make(environment, (0, 1), 3), length, fixed_keys())
     layer = LAYERS[word]
-    return plain, layer.rollouts(plain, layer.numbers, fixed_keys(), Chance())
+    return plain, layer.rollouts(plain, layer.Config(), fixed_keys(), Chance())
 
 
 def collect(*how):

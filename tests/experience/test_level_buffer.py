@@ -221,9 +221,14 @@ def test_level_buffer_trial_rollouts_leave_agents_unchanged(name):
     ("name", "environment", "sources", "said"),
     [
         ("ppo", "maze:3x3", "plr-robust:10,0.5,0.3,0.3", "use at least 32"),
-        ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3", "edits of each"),
-        ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3,0.5", "edits of each"),
-        ("ppo", "maze:3x3", "plr-robust:1000,1,0.3,0.3", "share of episodes that replay"),
+        ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3", "give all its options in this order"),
+        ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3,0.5", "field edits must be of type int"),
+        (
+            "ppo",
+            "maze:3x3",
+            "plr-robust:1000,1,0.3,0.3",
+            "field replay must be above 0 and below 1",
+        ),
         ("ppo", "maze:3x3", "plr+accel", "plr and accel each choose where episodes begin"),
         ("ppo", "maze:3x3", "go-explore+plr", "go-explore and plr each choose where"),
         ("ppo", "CartPole-v1", "plr-robust", "has no levels"),

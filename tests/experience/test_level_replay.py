@@ -177,9 +177,9 @@ def test_level_replay_refuses_invalid_settings(name, environment, options, said)
         sterling.train(name, environment, steps=4_000, envs=1, evaluate_episodes=0, **options)
 
 
-def test_level_replay_refuses_to_combine_with_a_dataset_or_guide(tmp_path):
+def test_level_replay_refuses_to_combine_with_a_guide(tmp_path):
     guide = Guidance(str(tmp_path), steps=3)
-    with pytest.raises(Mistake, match="combined with data or guide"):
+    with pytest.raises(Mistake, match="cannot be combined with guide"):
         sterling.train("dqn", "maze:3x3", steps=90_000, sources="plr", guide=guide)
 
 

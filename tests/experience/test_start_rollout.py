@@ -55,7 +55,7 @@ class Counting(eqx.Module):
         return Counting(starts.level, returns, rows.last & rows.mask)
 
     @classmethod
-    def create(cls, key, task):
+    def create(cls, key, task, config):
         zeros = jnp.zeros((STEPS, ENVS))
         return cls(zeros.astype(jnp.int32), zeros, zeros.astype(bool))
 
@@ -73,7 +73,7 @@ def at(time):
 
 def begun(make=Counting.create):
     world = TracedWorld(Numbered(), SEEDS, ENVS)
-    return StartRollout.create(Rollout.create(world, STEPS, at(0)), at(1), make)
+    return StartRollout.create(Rollout.create(world, STEPS, at(0)), at(1), make, None)
 
 
 def test_episodes_begin_where_the_chooser_draws_and_it_hears_what_they_earned():
@@ -115,7 +115,7 @@ def test_a_chooser_draws_only_where_an_episode_begins():
 
 def test_what_does_not_choose_starts_is_refused():
     with pytest.raises(Mistake, match=r"Give it draw\(key, envs\) and heard"):
-        begun(lambda key, task: jnp.zeros(3))
+        begun(lambda key, task, config: jnp.zeros(3))
 
 
 LAYER_FILE = '''
@@ -127,6 +127,7 @@ from jaxtyping import Array
 import sterling
 from sterling.envs.episode_starts import Start
 from sterling.experience.levels.start_rollout import chosen_by
+from sterling.types import config
 
 
 class Best(eqx.Module):
@@ -147,11 +148,21 @@ class Best(eqx.Module):
         return Best(level, jnp.maximum(self.best, found[best]))
 
     @classmethod
-    def create(cls, key, task):
-        return cls(jax.random.uniform(key, minval=0.5), jnp.asarray(-jnp.inf))
+    def create(cls, key, task, config):
+        first = jax.random.uniform(key, minval=config.least)
+        return cls(first, jnp.asarray(-jnp.inf))
 
 
-LAYER = sterling.Layer("best", "the best level", rollouts=chosen_by(Best.create), begins=True)
+@config
+class Config:
+    """Its option."""
+
+    least: float = 0.5  # of the first levels
+
+
+LAYER = sterling.Layer(
+    "best", "the best level", Config, rollouts=chosen_by(Best.create), begins=True
+)
 '''
 
 
@@ -163,7 +174,11 @@ def saved(run):
 
 def test_a_chooser_of_a_file_resumes_as_if_never_stopped(tmp_path):
     (tmp_path / "best_level.py").write_text(LAYER_FILE)
-    how = {"sources": f"{tmp_path}/best_level.py", "env_options": {"levels": 0}, "seeds": 2}
+    how = {
+        "sources": f"{tmp_path}/best_level.py:least=0.75",
+        "env_options": {"levels": 0},
+        "seeds": 2,
+    }
     small = {"length": 16, "minibatch": 32, "epochs": 1, "width": 8, "anneal": False, "envs": 4}
     how |= small | {"quiet": True, "evaluate_episodes": 0}
     short = sterling.train("ppo", "probe:levels", steps=128, out=tmp_path / "run", **how)

@@ -22,7 +22,7 @@ KEY = jax.random.wrap_key_data(np.array([0, 3], np.uint32))
 def _chooser():
     """One of levels in [-1, 1] x [0, 1] that has heard nothing."""
     task = user_imports.load(f"{FILE}:FarMarks")
-    return user_imports.load(f"{FILE}:AlpGmm").create(KEY, task)
+    return user_imports.load(f"{FILE}:AlpGmm").create(KEY, task, None)
 
 
 def rows(ended):

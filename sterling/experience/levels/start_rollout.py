@@ -4,6 +4,7 @@ user's own.
     LAYER = Layer("mine", "what it does", rollouts=chosen_by(Mine.create), begins=True)
 
 in a file, and ``--sources FILE.py`` begins every training episode where ``Mine`` draws.
+``Mine.create(key, task, config)`` makes one for each seed, with the layer's options.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Chooser(Protocol):
         """
 
 
-MakeChooser = Callable[[Key[Array, ""], Any], Chooser]
+MakeChooser = Callable[[Key[Array, ""], Any, Any], Chooser]  # of a key, a task and options
 
 
 class StartRollout(Stepwise, eqx.Module):
@@ -62,12 +63,15 @@ class StartRollout(Stepwise, eqx.Module):
     earned: Float[Array, "seed env"]  # the sum of the episode's rewards so far
 
     @classmethod
-    def create(cls, source: Rollout, keys: Key[Array, "seed"], make: MakeChooser) -> StartRollout:
-        """Create the source with ``make(key, task)`` as the chooser of each seed; the first row is
-        masked. Raises Mistake if the world's episodes cannot begin in what it draws."""
+    def create(
+        cls, source: Rollout, keys: Key[Array, "seed"], make: MakeChooser, config: Any
+    ) -> StartRollout:
+        """Create the source with ``make(key, task, config)`` as the chooser of each seed; the first
+        row is masked. Raises Mistake if the world's episodes cannot begin in what it draws."""
         world, shape = source.world, (source.world.seeds, source.world.spec.envs)
         startable, task = require_startable(world), task_of(world)
-        chooser = over_seeds("map", lambda key: make(named.fold(key, "chooser"), task))(keys)
+        own = named.fold_each(keys, "chooser")
+        chooser = over_seeds("map", lambda key: make(key, task, config))(own)
         if not isinstance(chooser, Chooser):
             raise Mistake(
                 f"{type(chooser).__name__} does not choose starts. Give it draw(key, envs) and "
@@ -116,10 +120,10 @@ class StartRollout(Stepwise, eqx.Module):
 
 def chosen_by(make: MakeChooser) -> Callable[..., StartRollout]:
     """Return what a :class:`~sterling.experience.source_layers.Layer` does to rollouts so that
-    their episodes begin where the chooser ``make(key, task)`` of each seed says."""
+    their episodes begin where the chooser ``make(key, task, config)`` of each seed says."""
 
-    def wrap(source: Rollout, numbers: Any, keys: Key[Array, "seed"], actor: Any) -> StartRollout:
-        return StartRollout.create(source, keys, make)
+    def wrap(source: Rollout, config: Any, keys: Key[Array, "seed"], actor: Any) -> StartRollout:
+        return StartRollout.create(source, keys, make, config)
 
     return wrap
 

@@ -63,8 +63,7 @@ def extend_budget(
     if online and environment not in ("", settings.environment):
         # the dataset is named again, because a phase in another world drops it
         options = with_final(environment, dict(env_options or {}), True)
-        place = {"environment": environment, "env_options": options}
-        then = (Phase(asked.pop("steps"), **place, data=settings.data), *then)
+        then = (Phase(asked.pop("steps"), 0, environment, options, data=settings.data), *then)
     last = {"continued_from": stopped["iteration"]} if stopped else {}
     longer = dataclasses.replace(
         settings, **asked, **changed_stops, **last, phases=settings.phases + then
