@@ -71,6 +71,8 @@ class Trials:
     def __init__(self, task: Task, episodes: int, limit: int = 0, final: bool = True):
         if getattr(task, "agents", None):
             raise Mistake("Trials need a task of one agent. Name another environment.")
+        if getattr(task, "alternating", False):
+            raise Mistake("Trials need a task of one side, not a game. Name another environment.")
         self.task, self.episodes, self.limit, self.final = task, episodes, limit, final
         self.action, self.levels = task.action, getattr(task, "levels", 0)
         self._inner_channels: dict[str, Channel] = dict(getattr(task, "channels", {}))

@@ -216,6 +216,11 @@ def test_trials_refuse_a_task_that_observes_the_added_names():
         Trials(task, 2)
 
 
+def test_trials_refuse_games_of_two_sides():
+    with pytest.raises(Mistake, match="need a task of one side, not a game"):
+        envs.make("trials:2:tictactoe:self", (0,), 1)
+
+
 def test_trials_refuse_a_task_that_reports_inner_returns():
     task = Rooms()
     task.channels = {"inner_return": Channel()}
