@@ -15,8 +15,8 @@ from jaxtyping import Array, Key, PyTree, PyTreeDef
 
 from sterling.actor import Actor, Past
 from sterling.experience import acting
-from sterling.experience.replay.ring_buffer import Place, Ring, to_words
-from sterling.experience.replay.ring_layout import RowPart
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.ring_layout import RowPart, to_words
 from sterling.experience.rollouts.episode_totals import STANDARD_CHANNELS, empty_totals
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.stored_rows import RowsToStore

@@ -12,7 +12,8 @@ from sterling.equations.value_losses import n_step_return
 from sterling.experience.replay.kept_extras import PAST
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import WindowRows
-from sterling.types import Action, Feed, Record
+from sterling.problem.agent_axis import TRUNCATED
+from sterling.types import Action, Feed, Obs, Record
 
 
 def sample_windows(
@@ -49,6 +50,8 @@ def window_transitions(
         rows = relabel(ring, window, rows)
         reward, discount, last = rows.reward, rows.discount, rows.last
     follows = mask[..., 1:] & ~last[..., :-1]
+    if feed.n_step > 1 and ring.team:
+        follows &= ~_anyone_cut_off(ring.obs(window))[..., 1:]
     follows, gamma = rows_to_sum(feed, jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1))
     total, _, steps = n_step_return(reward, gamma * discount, follows)
     _, world_discount, _ = n_step_return(reward, discount, follows)
@@ -80,6 +83,13 @@ def _added_extras(feed: Feed, rows: WindowRows) -> dict[str, Array]:
     if "one_step" in feed.add:
         made |= {"reward_now": rows.reward[..., 0], "discount_now": rows.discount[..., 0]}
     return made
+
+
+def _anyone_cut_off(obs: Obs) -> Bool[Array, "..."]:
+    """Return which rows show the last observation of an agent that was cut off while others go on:
+    no row after them shows it, and learners bootstrap from it."""
+    is_marked = isinstance(obs, dict) and TRUNCATED in obs
+    return obs[TRUNCATED].astype(bool).any(-1) if is_marked else jnp.zeros((), bool)
 
 
 def rows_to_sum(

@@ -32,10 +32,11 @@ class ReplayDraws(eqx.Module):
     A drawn row is the start of a window of ``n_step`` rows of one episode: ``reward`` is their sum
     discounted by the feed's ``gamma``, ``next_obs`` the observation after them, and ``discount``
     the product of the world's discounts times gamma^(m-1) for the m rows summed (m is smaller than
-    n where the episode ends or is truncated). So a learner multiplies ``discount`` by its own gamma
-    once, whatever n is. Masked rows may be drawn. A sequence is a run of consecutive rows of the
-    ring, and may cross episodes. Stored extras are those of a window's first row; channels that sum
-    over an episode are summed over the window as rewards are.
+    n where the episode ends or is truncated, and where an agent is cut off while others go on). So
+    a learner multiplies ``discount`` by its own gamma once, whatever n is. Masked rows may be
+    drawn. A sequence is a run of consecutive rows of the ring, and may cross episodes. Stored
+    extras are those of a window's first row; channels that sum over an episode are summed over the
+    window as rewards are.
 
     Rows are drawn uniformly or, with the feed's ``priority`` > 0, in proportion to their last TD
     error (Schaul 2016, section 3.3, stratified as in its appendix B.2.1); then ``extras["weight"]``

@@ -21,7 +21,9 @@ from sterling.experience.replay.ring_layout import (
     MASK_WORD,
     SCALAR_WORDS,
     RowPart,
+    from_words,
     lay_out,
+    to_words,
 )
 from sterling.types import Action, Mistake, Obs, Record
 
@@ -65,6 +67,7 @@ class Ring(eqx.Module):
     kept_parts: tuple[RowPart, ...] = eqx.field(static=True, default=())
     kept_names: tuple[str, ...] = eqx.field(static=True, default=())
     summed: tuple[str, ...] = eqx.field(static=True, default=())  # extras, over a window's rows
+    team: bool = eqx.field(static=True, default=False)  # whether several agents act in a row
 
     @classmethod
     def create(
@@ -76,6 +79,7 @@ class Ring(eqx.Module):
         *,
         kept: Mapping[str, Array] | None = None,
         summed: tuple[str, ...] = (),
+        team: bool = False,
     ) -> Ring:
         """Create an empty ring for observations and actions like these, ``(seed, env, ...)``, and
         for the extras in ``kept``.
@@ -110,6 +114,7 @@ class Ring(eqx.Module):
             kept_parts,
             tuple(kept),
             summed,
+            team,
         )
 
     @property
@@ -201,7 +206,7 @@ class Ring(eqx.Module):
     ) -> tuple[Float[Array, "..."], Float[Array, "..."], Bool[Array, "..."], Bool[Array, "..."]]:
         """Return reward, discount, last and mask."""
         words = _gather(self.words, place, slice(0, SCALAR_WORDS))
-        reward, discount = (_from_words(words[..., i], "float32") for i in (0, 1))
+        reward, discount = (from_words(words[..., i], "float32") for i in (0, 1))
         return reward, discount, words[..., 2] != 0, words[..., MASK_WORD] != 0
 
     def mask(self, place: Place) -> Bool[Array, "..."]:
@@ -232,7 +237,7 @@ class Ring(eqx.Module):
         for part in parts:
             if part.packed:
                 own = words[..., part.offset - start : part.offset - start + part.words]
-                made.append(_from_words(own, part.dtype).reshape(*shape, *part.shape))
+                made.append(from_words(own, part.dtype).reshape(*shape, *part.shape))
             elif part.frames > 1:
                 made.append(self._frames(part, place).reshape(*shape, *part.shape))
             else:
@@ -284,17 +289,3 @@ def _gather(array: Array, place: Place, words: Any = ...) -> Array:
     return array.at[place.seed, place.row, place.env, words].get(
         mode="promise_in_bounds", wrap_negative_indices=False
     )
-
-
-def to_words(x: Array) -> UInt32[Array, "seed time env words"]:
-    """Convert to words: four-byte numbers keep their bits, bytes and booleans their value."""
-    x = x.reshape(*x.shape[:3], -1)
-    if x.dtype.itemsize == 4:
-        return jax.lax.bitcast_convert_type(x, jnp.uint32)
-    return x.astype(jnp.int32).astype(jnp.uint32)
-
-
-def _from_words(words: UInt32[Array, "..."], dtype: str) -> Array:
-    if jnp.dtype(dtype).itemsize == 4:
-        return jax.lax.bitcast_convert_type(words, jnp.dtype(dtype))
-    return words.astype(jnp.int32).astype(dtype)

@@ -55,3 +55,18 @@ def lay_out(
         )
         width, wide = width + parts[-1].words, wide + (not packed)
     return tuple(parts), width, wide
+
+
+def to_words(x: Array) -> UInt32[Array, "seed time env words"]:
+    """Convert to words: four-byte numbers keep their bits, bytes and booleans their value."""
+    x = x.reshape(*x.shape[:3], -1)
+    if x.dtype.itemsize == 4:
+        return jax.lax.bitcast_convert_type(x, jnp.uint32)
+    return x.astype(jnp.int32).astype(jnp.uint32)
+
+
+def from_words(words: UInt32[Array, "..."], dtype: str) -> Array:
+    """Return the numbers that :func:`to_words` converted."""
+    if jnp.dtype(dtype).itemsize == 4:
+        return jax.lax.bitcast_convert_type(words, jnp.dtype(dtype))
+    return words.astype(jnp.int32).astype(dtype)
