@@ -101,7 +101,8 @@ class Replay(SourceWrapper, eqx.Module):
         kept = empty_extras(needs, source, actor, keys)
         channels = world.spec.channels
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
-        known: dict[str, Any] = {"kept": kept, "summed": summed, "team": world.spec.agents is not None}
+        known: dict[str, Any] = {"kept": kept, "summed": summed}
+        known["team"] = world.spec.agents is not None
         ring = partial(Ring.create, rows, source.obs, action, stack, **known)
         check_memory(rows * envs, lambda: _with_relabeller(ring(), relabel))
         priorities, by = None, prioritised_feed(needs)
