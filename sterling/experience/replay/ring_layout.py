@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, UInt32
 
 SCALAR_WORDS = 4  # the first words of a row: reward, discount, last, mask
 MASK_WORD = 3
