@@ -49,9 +49,7 @@ def window_transitions(
     if relabel is not None:
         rows = relabel(ring, window, rows)
         reward, discount, last = rows.reward, rows.discount, rows.last
-    follows = mask[..., 1:] & ~last[..., :-1]
-    if feed.n_step > 1 and ring.team:
-        follows &= ~_anyone_cut_off(ring.obs(window))[..., 1:]
+    follows = mask[..., 1:] & ~last[..., :-1] & ~_cut_off_before(ring, feed, window)
     follows, gamma = rows_to_sum(feed, jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1))
     total, _, steps = n_step_return(reward, gamma * discount, follows)
     _, world_discount, _ = n_step_return(reward, discount, follows)
@@ -85,11 +83,12 @@ def _added_extras(feed: Feed, rows: WindowRows) -> dict[str, Array]:
     return made
 
 
-def _anyone_cut_off(obs: Obs) -> Bool[Array, "..."]:
-    """Return which rows show the last observation of an agent that was cut off while others go on:
-    no row after them shows it, and learners bootstrap from it."""
+def _cut_off_before(ring: Ring, feed: Feed, window: Place) -> Bool[Array, "..."]:
+    """Return which rows but the first show the last observation of an agent that was cut off while
+    others go on: no row after them shows it, and learners bootstrap from it."""
+    obs: Obs = ring.obs(window) if feed.n_step > 1 and ring.team else None
     is_marked = isinstance(obs, dict) and TRUNCATED in obs
-    return obs[TRUNCATED].astype(bool).any(-1) if is_marked else jnp.zeros((), bool)
+    return obs[TRUNCATED].astype(bool).any(-1)[..., 1:] if is_marked else jnp.zeros((), bool)
 
 
 def rows_to_sum(
