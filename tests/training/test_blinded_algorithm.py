@@ -150,7 +150,9 @@ def test_task_and_gymnasium_env_declare_critic_only_observations_alike():
         envs.make(Wrong, (0,), 1)
     with pytest.raises(Mistake, match="unseen='nothing' is not an entry"):
         envs.make(lambda: Bits(("nothing",)), (0,), 1, workers=0)
-    assert envs.make("trials:2:probe:hidden", (0,), 1).spec.unseen == ("state",)
+    hidden = "trials:2:probe:hidden"
+    assert envs.make(hidden, (0,), 1).spec.unseen == ("state", "final_state")
+    assert envs.make(hidden, (0,), 1, final=False).spec.unseen == ("state",)
 
 
 class Bits(gymnasium.Env):
