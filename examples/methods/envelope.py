@@ -114,11 +114,11 @@ def act(
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on transitions ``(batch, ...)``."""
-    share = state.updates / state.planned
+    share = state.updates.astype(jnp.float32) / state.planned
     shape = (state.config.preferences, state.signs.size)
     drawn = jax.random.exponential(random_keys.fold(key, "preferences"), shape)
     each = drawn / drawn.sum(-1, keepdims=True)
-    reward = batch.extras["objectives"] * state.signs
+    reward = batch.extras["objectives"] * state.signs[None]
     chosen_by, every = (under(net, batch.next_obs, each) for net in (state.net, state.target))
     flat = (len(every), -1, shape[1])  # actions and preferences in one axis
     best = jnp.einsum("nk,bik->bni", each, chosen_by.reshape(flat)).argmax(-1)

@@ -52,7 +52,7 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     (f"{LIVED}, {BESIDE}", "*", "augment", "which learns from rollouts"),
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
-    ("later", "*", "hindsight", "hindsight draws goals"),
+    ("later", "*", "hindsight", "draws its goals itself"),
     ("kept totals", "log, file, mixture", "*", "which no dataset holds"),
     (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),

@@ -66,11 +66,11 @@ def test_gail_learns_cart_pole_without_its_reward(tmp_path):
 
 @pytest.mark.slow
 def test_dac_learns_pendulum_without_its_reward(tmp_path):
-    """Random policies earn about -1200; three seeds of DAC earned -295 to -167."""
+    """Random policies earn about -1200; after 8,000 steps three seeds earned -295 to -167."""
     more = {"width": 64, "warmup": 500, "evaluate_episodes": 10, "quiet": True}
     expert = sterling.train("sac", "Pendulum-v1", steps=8_000, out=tmp_path / "a", seeds=1, **more)
     log = record_run(RunRecording(expert.path, 10), tmp_path / "log")
-    run = sterling.train(METHODS / "dac.py", "Pendulum-v1", data=log, steps=8_000, seeds=3, **more)
+    run = sterling.train(METHODS / "dac.py", "Pendulum-v1", data=log, steps=5_000, seeds=1, **more)
     assert min(run.result["final"]["return"]["per_seed"]) > -600
 
 
