@@ -1,0 +1,169 @@
+"""Further methods of examples/methods: a short run of each, a known answer, and what it learns."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
+from sterling.lookup import user_imports
+from sterling.types import Mistake, Record, Spec
+
+METHODS = Path(__file__).parents[2] / "examples/methods"
+SHORT = {"evaluate_episodes": 2, "evaluate_limit": 20, "quiet": True}
+CART = Spec(spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Discrete(2), iterations=9)
+
+
+def loaded(name):
+    return user_imports.load(str(METHODS / f"{name}.py"))
+
+
+def scores(run):
+    return run.result["final"]["return"]["per_seed"]
+
+
+def rows(count, reward=1.0, **extras):
+    """Rows of CartPole's form."""
+    obs = jax.random.normal(jax.random.key(0), (count, 4))
+    ones, no = jnp.ones(count), jnp.zeros(count, bool)
+    action = jnp.arange(count, dtype=jnp.int32) % 2
+    return Record(obs, action, reward * ones, ones, obs + 0.1, no, ~no, extras)
+
+
+def test_a_student_of_two_teachers_learns_from_the_better_or_from_both(tmp_path):
+    """What is taught is the mean of the teachers' probabilities, or those of one."""
+    small = {"steps": 128, "length": 16, "minibatch": 32, "envs": 2, "epochs": 1, **SHORT}
+    for name in ("one", "other"):
+        seed = [1] if name == "one" else [2]
+        sterling.train("ppo", "CartPole-v1", out=tmp_path / name, seeds=seed, **small)
+    folders = f"{tmp_path / 'one'},{tmp_path / 'other'}"
+    how = {"steps": 64, "warmup": 32, "batch": 8, "width": 8, "teachers": folders, **SHORT}
+    run = sterling.train(METHODS / "distill_two.py", "CartPole-v1", **how)
+    assert run.result["steps"] == 64
+    distill, obs = loaded("distill_two"), rows(5).obs
+    said = {}
+    for weights in ("mixture", "better"):
+        config = distill.Config(teachers=folders, weights=weights)
+        said[weights] = distill.taught(distill.init(jax.random.key(0), CART, config), obs)
+        np.testing.assert_allclose(said[weights].sum(-1), 1.0, rtol=1e-5)
+    assert np.abs(said["mixture"] - said["better"]).max() > 1e-4
+    with pytest.raises(Mistake, match="Give --teachers two folders"):
+        distill.read_teachers(str(tmp_path / "one"))
+
+
+@pytest.mark.slow
+def test_a_student_matches_the_better_of_two_teachers(tmp_path):
+    """Random policies hold the pole for about 22 steps."""
+    more = {"seeds": 1, "evaluate_episodes": 10, "quiet": True}
+    for name, steps in (("weak", 4_096), ("strong", 60_000)):
+        sterling.train("ppo", "CartPole-v1", steps=steps, out=tmp_path / name, **more)
+    teachers = f"{tmp_path / 'weak'},{tmp_path / 'strong'}"
+    how = {"steps": 4_000, "teachers": teachers, **more}
+    run = sterling.train(METHODS / "distill_two.py", "CartPole-v1", **how)
+    assert min(scores(run)) > 200
+
+
+def test_apex_writes_the_actors_errors_and_weights_its_rows():
+    """New rows get their own TD errors before any update; an update's gradient is weighted."""
+    apex = loaded("apex")
+    config = apex.Config(width=8, capacity=10, batch=4)
+    state = apex.init(jax.random.key(0), CART, config)
+    batch = rows(3, ticket=jnp.array([1, 2, 3], jnp.int32))
+    fresh = jax.tree.map(lambda x: x[None], batch)
+    after, signals = apex.learn_arrivals(state, fresh, jax.random.key(1))
+    q = state.q.net(batch.obs)[jnp.arange(3), batch.action]
+    best = state.q.net(batch.next_obs).max(-1)  # the target network is the same yet
+    expected = np.abs(1.0 + config.gamma * best - q) + 1e-6
+    np.testing.assert_allclose(after.priorities[1:4], expected, rtol=1e-4)
+    np.testing.assert_array_equal(after.priorities[4:], 1.0)
+    assert float(signals.metrics["priority/new"]) == pytest.approx(float(expected.mean()), rel=1e-4)
+    assert after.tickets == 4
+    weighted = [
+        apex.dqn.loss(state.q.net, state.q.target, rows(4, weight=w * jnp.ones(4)), config)[0]
+        for w in (1.0, 0.5)
+    ]
+    assert float(weighted[1]) == pytest.approx(0.5 * float(weighted[0]), rel=1e-4)
+
+
+def test_apex_draws_rows_by_their_priorities():
+    """With one large priority nearly all rows of an update are that one."""
+    apex = loaded("apex")
+    config = apex.Config(width=8, capacity=10, batch=64, alpha=1.0)
+    state = apex.init(jax.random.key(0), CART, config)
+    priorities = jnp.full(11, 1e-5).at[3].set(1e3)
+    state = apex.State(state.q, priorities, state.tickets, config)
+    batch = rows(8, ticket=jnp.arange(8, dtype=jnp.int32))
+    after, _ = apex.learn(state, batch, jax.random.key(1))
+    changed = np.flatnonzero(np.asarray(after.priorities != priorities))
+    assert changed.tolist() == [3]
+
+
+@pytest.mark.slow
+def test_apex_learns_cart_pole():
+    """Random policies hold the pole for about 22 steps; two seeds reached 193 and 187."""
+    how = {"steps": 16_000, "envs": 8, "seeds": 1, "evaluate_episodes": 10, "quiet": True}
+    assert min(scores(sterling.train(METHODS / "apex.py", "CartPole-v1", **how))) > 80
+
+
+def test_option_critic_goes_on_with_an_option_that_does_not_end():
+    """With ends far off the option stays; with ends sure it is the one of the largest value."""
+    critic = loaded("option_critic")
+    state = critic.init(jax.random.key(0), CART, critic.Config(options=3, width=8))
+    past = critic.Past(
+        jnp.array([0, 1, 2], jnp.int32),
+        jnp.zeros(3, jnp.int32),
+        *jnp.ones((2, 3)),
+        jnp.zeros(3, bool),
+    )
+    obs = rows(3).obs
+    for bias, expected in ((-99.0, past.memory), (99.0, state.nets.values(obs).argmax(-1))):
+        ends = jax.tree.map(lambda x: x * 0.0, state.nets.ends)
+        ends = critic.eqx.tree_at(lambda n: n.layers[-1].bias, ends, jnp.full(3, bias))
+        nets = critic.Nets(state.nets.policies, ends, state.nets.values)
+        sure = critic.State(nets, state.optimiser, state.config, state.actions)
+        _, option, extras = critic.recall(sure, past, obs, jax.random.key(1), False)
+        np.testing.assert_array_equal(option, expected)
+        np.testing.assert_array_equal(extras["option"], option)
+
+
+@pytest.mark.slow
+def test_option_critic_learns_cart_pole():
+    """Random policies hold the pole for about 22 steps; two seeds reached 140 and 408."""
+    how = {"steps": 100_000, "envs": 8, "seeds": 2, "evaluate_episodes": 10, "quiet": True}
+    assert min(scores(sterling.train(METHODS / "option_critic.py", "CartPole-v1", **how))) > 60
+
+
+@pytest.fixture(name="random_rows", scope="module")
+def _random_rows(tmp_path_factory):
+    """5,000 rows of uniformly random actions in CartPole-v1."""
+    order = DatasetOrder("CartPole-v1", "random", 5_000)
+    return make_dataset(order, tmp_path_factory.mktemp("log") / "random")
+
+
+def test_dyna_masks_model_rollouts_after_their_end(random_rows):
+    """Branches that never end are whole, those that always end have one row, invalid ones none."""
+    how = {"data": random_rows, "updates": 12, "model_updates": 4, "seeds": 1, **SHORT}
+    run = sterling.train(METHODS / "dyna_log.py", "CartPole-v1", width=8, **how)
+    dyna, state = loaded("dyna_log"), jax.tree.map(lambda x: x[0], run.agent.state)
+    for logit, expected in ((-99.0, [5, 0]), (99.0, [1, 0])):
+        model = jax.tree.map(lambda x: x * 0.0, state.model)
+        bias = jnp.zeros(6).at[-1].set(logit)
+        model = dyna.eqx.tree_at(lambda n: n.layers[-1].bias, model, bias)
+        sure = dyna.eqx.tree_at(lambda s: s.model, state, model)
+        made = dyna.imagine(sure, rows(2), jnp.array([True, False]), jax.random.key(0))
+        assert made.mask.sum(0).tolist() == expected
+        np.testing.assert_allclose(made.discount, logit < 0)
+        np.testing.assert_allclose(made.obs[0], made.next_obs[0])  # a change of 0
+
+
+@pytest.mark.slow
+def test_dyna_learns_cart_pole_from_random_actions(random_rows):
+    """Random policies hold the pole for about 22 steps."""
+    how = {"data": random_rows, "updates": 10_000, "seeds": 2, "quiet": True}
+    run = sterling.train(METHODS / "dyna_log.py", "CartPole-v1", evaluate_episodes=10, **how)
+    assert min(scores(run)) > 60
