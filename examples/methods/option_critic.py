@@ -140,7 +140,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         kept = jax.lax.stop_gradient(error) * log_pi + config.entropy_coef * pi.entropy()
         ends = own(jax.nn.sigmoid(nets.ends(batch.next_obs))) * batch.discount
         total = 0.5 * error**2 - kept + ends * (gain + config.change_cost)
-        found = {"loss/total": total, "options/ends": ends, "options/mean": option * 1.0}
+        found = {"loss/total": total, "options/ends": ends}
         found = {name: masked_mean(x, batch.mask) for name, x in found.items()}
         return found["loss/total"], found
 
