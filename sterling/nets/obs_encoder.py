@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +25,7 @@ from sterling.nets.convolution import (
     default_plan,
 )
 from sterling.nets.encoding.graph_attention import GraphAttention
-from sterling.nets.encoding.leaf_kind import PADDED_GROUPS, LeafKind, one_hot, with_padded
+from sterling.nets.encoding.leaf_kind import PADDED_KINDS, LeafKind, one_hot, with_padded
 from sterling.nets.encoding.own_encoder import OwnEncoder
 from sterling.nets.encoding.padded_reader import create_padded_readers, read_padded
 from sterling.nets.encoding.residual_convolution import ResidualTorso
@@ -65,10 +66,7 @@ class Encoder(eqx.Module):
             (problem.obs, problem.encoder) if isinstance(problem, Spec) else (problem, None)
         )
         leaves = leaf_spaces(space)
-        kinds = [
-            _leaf_kind(leaf)._replace(title=title)
-            for leaf, title in zip(leaves, _leaf_titles(space), strict=True)
-        ]
+        kinds = _leaf_kinds(space)
         if not any(math.prod(kind.shape) for kind in kinds):
             raise Mistake(
                 f"an observation of {space} holds no numbers. Add at least one, such as a constant."
@@ -175,19 +173,23 @@ def space_without_mask(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space
 
 
-def _leaf_titles(space: spaces.Space[Any], title: str = "") -> list[str]:
-    """Return where each leaf is in the observation, in the order of :func:`leaf_spaces`."""
+def _leaf_paths(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield where each leaf is in the observation, in the order of :func:`leaf_spaces`."""
     if isinstance(space, spaces.Dict):
-        named = [(name, space[name]) for name in sorted(space) if title or name != ACTION_MASK]
+        named = [(name, space[name]) for name in sorted(space) if path or name != ACTION_MASK]
     elif isinstance(space, spaces.Tuple):
         named = [(str(index), part) for index, part in enumerate(space)]
     else:
-        return [title]
-    return [
-        each
-        for name, part in named
-        for each in _leaf_titles(part, f"{title}.{name}" if title else name)
-    ]
+        yield path
+        return
+    for name, part in named:
+        yield from _leaf_paths(part, (*path, name))
+
+
+def _leaf_kinds(space: spaces.Space[Any]) -> list[LeafKind]:
+    """Return how each leaf is encoded if nothing is padded, and where it is."""
+    leaves = zip(leaf_spaces(space), _leaf_paths(space), strict=True)
+    return [_leaf_kind(leaf)._replace(path=path) for leaf, path in leaves]
 
 
 def _leaf_kind(leaf: spaces.Space[Any]) -> LeafKind:
@@ -232,8 +234,7 @@ def _chosen_kinds(
 def padded_leaves(space: spaces.Space[Any]) -> list[bool]:
     """Return which leaves belong to a padded sequence or graph, in the order of
     :func:`leaf_spaces`."""
-    names = {name for group in PADDED_GROUPS for name in group}
-    return [title.rpartition(".")[2] in names for title in _leaf_titles(space)]
+    return [kind.name in PADDED_KINDS for kind in with_padded(_leaf_kinds(space))]
 
 
 def _create_torso(

@@ -113,3 +113,20 @@ def test_padded_sequence_of_discrete_items_is_one_hot():
         jax.tree.map(jnp.asarray, obs)
     )
     assert features.shape == (128,)
+
+
+@pytest.mark.parametrize(
+    "ordinary",
+    [
+        {"ball.padded_count": spaces.Discrete(4), "ball.padded_items": spaces.Box(-1, 1, (3, 2))},
+        {"padded_items": spaces.Box(-1, 1, (3, 2))},
+        {"padded_count": spaces.Box(-1, 1, (2,)), "padded_items": spaces.Box(-1, 1, (3, 2))},
+    ],
+)
+def test_ordinary_entries_named_like_padded_ones_are_vectors_and_normalised(ordinary):
+    space = spaces.Dict(ordinary)
+    kinds = [kind.name for kind in Encoder.create(jax.random.key(0), space).kinds]
+    assert kinds[-1] == "vector"
+    assert "part" not in kinds
+    boxes = sum(isinstance(leaf, spaces.Box) for leaf in ordinary.values())
+    assert sum(m is not None for m in ObsNormaliser.create(space).moments) == boxes

@@ -24,6 +24,7 @@ PADDED_GROUPS = {
     (EDGE_COUNT, EDGE_LINKS, NODE_COUNT, NODES): "graph",
     (EDGE_COUNT, EDGE_LINKS, EDGES, NODE_COUNT, NODES): "graph",
 }
+PADDED_KINDS = ("part", "sequence", "graph")  # of an array that belongs to a padded group
 
 
 class LeafKind(NamedTuple):
@@ -33,29 +34,41 @@ class LeafKind(NamedTuple):
     shape: tuple[int, ...]
     sizes: tuple[int, ...] = ()  # of categories: the number of values of each entry
     start: tuple[int, ...] = ()  # of categories: the first value of each entry
-    title: str = ""  # where it is in a dict or tuple, as "camera"; "" for the whole observation
+    path: tuple[str, ...] = ()  # where it is in a dict or tuple; () for the whole observation
     layout: PictureLayout | None = None  # of a picture
+
+    @property
+    def title(self) -> str:
+        """Return where it is in words: ``camera.left``."""
+        return ".".join(self.path)
 
 
 def with_padded(kinds: list[LeafKind]) -> list[LeafKind]:
     """Return the kinds with those of padded sequences and graphs: neighbours whose names are those
-    of :data:`PADDED_GROUPS` (see ``envs/padding/``)."""
+    of :data:`PADDED_GROUPS` (see ``envs/padding/``) and whose counts are one choice each."""
     made = list(kinds)
     for names, group in PADDED_GROUPS.items():
         for first in range(len(kinds) - len(names) + 1):
             last = first + len(names)
-            place = kinds[first].title.rpartition(".")[0]
-            titles = [f"{place}.{name}".lstrip(".") for name in names]
-            if [kind.title for kind in kinds[first:last]] == titles:
-                parts = kinds[first : last - 1]
+            if _is_padded(kinds[first:last], names):
+                parts, place = kinds[first : last - 1], kinds[first].path[:-1]
                 made[first : last - 1] = [part._replace(name="part") for part in parts]
-                made[last - 1] = kinds[last - 1]._replace(name=group, layout=None, title=place)
+                made[last - 1] = kinds[last - 1]._replace(name=group, layout=None, path=place)
     return made
+
+
+def _is_padded(kinds: list[LeafKind], names: tuple[str, ...]) -> bool:
+    place = kinds[0].path[:-1]
+    return all(
+        kind.path == (*place, name)
+        and (not name.endswith("_count") or (kind.name, kind.shape) == ("categories", ()))
+        for kind, name in zip(kinds, names, strict=True)
+    )
 
 
 def entry_name(kind: LeafKind) -> str:
     """Return the name of a leaf in the dict that holds it; "" for a whole observation."""
-    return kind.title.rpartition(".")[2]
+    return "".join(kind.path[-1:])
 
 
 def item_rows(x: Array, kind: LeafKind) -> Float[Array, "... items inputs"]:
