@@ -35,6 +35,8 @@ def complete_channels(
         made[channel] = dataclasses.replace(known, parts=parts)
         if channel != entry:
             print_notice(f"{name}: info[{entry!r}] is reported as the channel {channel}.")
+    for read, *others in description.same_paths:
+        print_notice(f"{name}: a channel reads {read}, not {' or '.join(others)}. Rename one.")
     if description.weights and not description.agents:
         each = ", ".join(f"{weight:g}" for weight in description.weights)
         print_notice(

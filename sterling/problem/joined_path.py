@@ -16,6 +16,11 @@ def joined_path(path: Iterable[Any]) -> str:
     return "/".join(str(word).replace("~", "~0").replace("/", "~1") for word in path)
 
 
+def plain_path(path: str) -> str:
+    """Return a joined path, or one of its names, with every name as it is."""
+    return path.replace("~1", "/").replace("~0", "~")
+
+
 def path_words(path: Iterable[Any]) -> list[str]:
     """Return the names on a path of JAX's, which may contain /."""
     return [jax.tree_util.keystr((key,), simple=True) for key in path]

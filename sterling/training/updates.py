@@ -118,14 +118,21 @@ def _zeros(kind: jax.ShapeDtypeStruct) -> Array:
 
 
 def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:
-    """Raise Mistake if a metric of ``learn`` begins with the name of another feed."""
-    names = {each.name for each in feeds if each.name}
-    clash = [name for name in metrics if not feed.name and name.split("/")[0] in names]
-    if clash:
-        raise Mistake(
-            f"learn reports {clash[0]!r}, which begins with the name of the feed "
-            f"{clash[0].split('/')[0]!r}. Rename the feed."
-        )
+    """Raise Mistake if a metric of ``learn`` begins with the name of another feed, or has the name
+    of one seed's number of another metric (``loss/0``, see ``report/live/metric_sinks.py``)."""
+    names, known = {each.name for each in feeds if each.name}, set(metrics)
+    for name in sorted(known):
+        first, (stem, _, last) = name.split("/")[0], name.rpartition("/")
+        if not feed.name and first in names:
+            raise Mistake(
+                f"learn reports {name!r}, which begins with the name of the feed {first!r}. "
+                "Rename the feed."
+            )
+        if stem in known and last.isdecimal():
+            raise Mistake(
+                f"learn reports {stem!r} and {name!r}, but {name!r} is how TensorBoard and Weights "
+                f"& Biases call {stem!r} of seed number {last}. Rename one of them."
+            )
 
 
 def mean_metrics(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:

@@ -149,6 +149,23 @@ def test_rlds_dict_actions_become_one_vector(tmp_path):
         assert next(data.blocks(9)).arrays["action"].tolist() == [0, 4]
 
 
+def test_rlds_observation_entry_with_a_slash_in_its_name_keeps_its_name(tmp_path):
+    steps = {"observation": {"arm/pos": ("float32", 2), "arm": {"grip": ("float32",)}}}
+    steps |= {"action": ("float32", 1), "reward": ("float32",), "a~b": ("float32",)}
+    one = plain(3) | {"observation/arm/pos": np.full((3, 2), 4.0), "a~b": np.zeros(3)}
+    one["observation/arm/grip"] = np.zeros(3)
+    data = Dataset(folder(tmp_path / "slash", steps, [one]))
+    assert data.spec.obs["arm/pos"].shape == (2,)
+    assert set(data.spec.obs["arm"]) == {"grip"}
+    found = next(data.blocks(9)).arrays
+    np.testing.assert_array_equal(found["obs/arm~1pos"], np.full((3, 2), 4.0))
+    assert "extra/a~b" in found
+    steps["observation"]["arm"]["pos"] = ("float32", 2)
+    said = r"Two features are stored as 'observation/arm/pos': .*arm/pos and .*arm~1pos .*Rename"
+    with pytest.raises(Mistake, match=said):
+        Dataset(folder(tmp_path / "both", steps, [one]))
+
+
 def test_rlds_action_bounds_ignore_the_meaningless_last_action(tmp_path):
     """The last action means nothing, but where its step is rewarded."""
     for name, episode, most in (("cut", plain(3), 5.0), ("rewarded", plain(3, True, 1.0), 9.0)):

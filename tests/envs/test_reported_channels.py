@@ -165,6 +165,7 @@ def test_reported_channels_may_be_entries_of_dicts_or_have_slashes_in_their_name
     }  # fmt: skip
     said = capsys.readouterr().err
     assert "info['reward/alive'] is reported as the channel reward_alive" in said
+    assert said.count("a channel reads info['a.b'], not info['a']['b']. Rename one.") == 1
     assert "some steps have no" not in said
 
 

@@ -19,7 +19,8 @@ from sterling.report.live.metric_sinks import (
     read_metrics,
     row_scalars,
 )
-from sterling.types import Mistake
+from sterling.training.updates import check_metrics
+from sterling.types import Feed, Mistake
 
 
 def row(step, returns=(1.0, None)):
@@ -124,6 +125,14 @@ def test_row_scalars_average_and_split_seeds():
     assert found == {
         "data/return": 2.5, "data/return/0": 1.0, "data/return/2": 4.0, "time/seconds": 2.0,
     }  # fmt: skip
+
+
+def test_metric_with_the_name_of_one_seeds_number_of_another_is_refused():
+    row = {"loss": [1.0, 3.0], "loss/0": [7.0, 8.0]}
+    assert row_scalars({"loss": row["loss"]})["loss/0"] == 1.0
+    with pytest.raises(Mistake, match=r"'loss' and 'loss/0', but .* seed number 0. Rename one"):
+        check_metrics(Feed("fresh"), (Feed("fresh"),), row)
+    check_metrics(Feed("fresh"), (Feed("fresh"),), ["loss", "loss/value", "value/0"])
 
 
 def test_tensorboard_sink_writes_scalars(tmp_path):

@@ -26,6 +26,7 @@ from sterling.data.episode_columns import BLOCK_ROWS, Arrays, Block, Stream, joi
 from sterling.data.formats import flat_arrays, tfrecord
 from sterling.data.formats.damaged_files import require_entry
 from sterling.data.space_json import Space, finite_extremes, guess_space
+from sterling.problem.joined_path import joined_path, plain_path
 from sterling.types import Mistake
 
 FORMAT = "rlds"
@@ -78,7 +79,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
     features: Any = json.loads((path / FEATURES_FILE).read_text())
     for key in ("featuresDict", "features", "steps", "sequence", "feature"):
         features = require_entry(features, [key])
-    leaves = dict(_feature_tensors(features))
+    leaves = _features_by_path(features)
     tensors = {name: leaf for name, leaf in leaves.items() if leaf is not None}
     shown, acted = (_names_below(tensors, part) for part in (OBS, ACTION))
     require_entry(tensors, ["is_terminal"])
@@ -100,13 +101,29 @@ def read(path: Path, limit: int | None = None) -> Stream:
     return Stream(obs, action, facts, _read_blocks(files, tensors, shown, acted), size)
 
 
+def _features_by_path(features: dict[str, Any]) -> dict[str, FeatureTensor | None]:
+    """Return the path and type of every feature. Raises Mistake for two that record files cannot
+    tell apart: ``arm/pos`` beside ``arm`` with ``pos``."""
+    found = dict(_feature_tensors(features))
+    named: dict[str, str] = {}
+    for path in found:
+        if (first := named.setdefault(plain_path(path), path)) != path:
+            raise Mistake(
+                f"Two features are stored as {plain_path(path)!r}: {first} and {path} (~1 is a "
+                "slash in a name). Rename one and write the dataset again."
+            )
+    return found
+
+
 def _feature_tensors(
     feature: dict[str, Any], name: str = ""
 ) -> Iterator[tuple[str, FeatureTensor | None]]:
-    """Yield the path and type of every feature below one; None if not numbers of one shape."""
+    """Yield the path (:func:`joined_path`) and type of every feature below one; None if not numbers
+    of one shape."""
     if "featuresDict" in feature:
         for key, part in sorted(feature["featuresDict"]["features"].items()):
-            yield from _feature_tensors(part, f"{name}/{key}" if name else key)
+            below = joined_path([key])
+            yield from _feature_tensors(part, f"{name}/{below}" if name else below)
     elif "classLabel" in feature:
         yield name, FeatureTensor(np.dtype(np.int64), ())
     elif "tensor" in feature and feature["tensor"]["dtype"] != "string":
@@ -151,7 +168,7 @@ def _parse_episode(found: dict[str, Any], tensors: dict[str, FeatureTensor]) -> 
     steps = len(found.get("steps/is_terminal", ()))
     made = {}
     for name, tensor in tensors.items():
-        values = require_entry(found, [f"steps/{name}"]) if steps else np.zeros(0)
+        values = require_entry(found, [f"steps/{plain_path(name)}"]) if steps else np.zeros(0)
         try:
             made[name] = tensor.array(values, steps)
         except (Mistake, ValueError, zlib.error) as error:
@@ -199,8 +216,7 @@ def _meaningful_actions(
 def _episode_columns(steps: Arrays, shown: Sequence[str], acted: Sequence[str]) -> Arrays:
     """Return the steps of an episode under the names of dataset columns."""
     lone = len(shown) == 1
-    entries = {name: name.removeprefix(OBS).replace("~", "~0") for name in shown}  # joined_path
-    made = {"obs" + ("" if lone else entries[name]): steps[name] for name in shown}
+    made = {"obs" + ("" if lone else name.removeprefix(OBS)): steps[name] for name in shown}
     count = _step_count(steps)
     if len(acted) == 1 and steps[acted[0]].dtype.kind != "f":
         chosen = steps[acted[0]]
@@ -210,7 +226,7 @@ def _episode_columns(steps: Arrays, shown: Sequence[str], acted: Sequence[str]) 
         made["action"] = np.concatenate(parts, 1)
     made["reward"] = steps.get("reward", np.zeros(count)).reshape(count).astype(np.float32)
     for name in sorted(steps.keys() - {*shown, *acted, *KNOWN_FEATURES}):
-        column = "extra/" + name.replace("/", ".")
+        column = "extra/" + plain_path(name).replace("/", ".")
         if column in made:
             raise Mistake(f"Two features would be the column {column!r}. Rename {name!r}.")
         made[column] = steps[name]
@@ -228,7 +244,7 @@ def _obs_space(columns: Arrays) -> Space:
         return guess_space("obs", columns["obs"])
     whole: dict[str, Any] = {}
     for name, column in columns.items():
-        *folders, leaf = (word.replace("~0", "~") for word in name.split("/")[1:])
+        *folders, leaf = map(plain_path, name.split("/")[1:])
         place = whole
         for folder in folders:
             place = place.setdefault(folder, {})

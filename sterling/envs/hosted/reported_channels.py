@@ -100,11 +100,28 @@ def write_step(
 def find_entry(info: Any, name: str) -> Any:
     """Return the entry ``name`` of ``info``, or of the dicts in it ("terms.speed", "terms/speed");
     None if there is none."""
-    if not isinstance(info, dict) or info.get(name) is not None:
-        return info.get(name) if isinstance(info, dict) else None
-    splits = (at for at, letter in enumerate(name) if letter in "./")
-    inside = (find_entry(info.get(name[:at]), name[at + 1 :]) for at in splits)
-    return next((value for value in inside if value is not None), None)
+    if isinstance(info, dict) and info.get(name) is not None:  # for speed
+        return info[name]
+    return next((value for _, value in _found_entries(info, name)), None)
+
+
+def _found_entries(info: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield every entry of ``info`` and of the dicts in it that ``name`` may mean, and how it is
+    written in Python."""
+    if not isinstance(info, dict):
+        return
+    if info.get(name) is not None:
+        yield f"[{name!r}]", info[name]
+    for at in (at for at, letter in enumerate(name) if letter in "./"):
+        inside = _found_entries(info.get(name[:at]), name[at + 1 :])
+        yield from ((f"[{name[:at]!r}]{place}", value) for place, value in inside)
+
+
+def entries_with_one_path(info: dict[str, Any], names: tuple[str, ...]) -> Parts:
+    """Return the places in ``info``, as written in Python, that a channel's name may mean, of each
+    name that may mean several; the first is the one that is read."""
+    found = (tuple(f"info{place}" for place, _ in _found_entries(info, name)) for name in names)
+    return tuple(places for places in found if len(places) > 1)
 
 
 def _is_reward(description: EnvDescription, name: str) -> bool:

@@ -72,6 +72,7 @@ class EnvDescription(NamedTuple):
     unpadded: Any = None  # the environment's own observation space, if ``obs`` is padded
     parts: tuple[tuple[str, ...], ...] = ()  # of each channel that is a dict, its entries
     limit: int | None = None  # steps after which it truncates an episode, if it says so
+    same_paths: tuple[tuple[str, ...], ...] = ()  # entries of info with one path; the first is read
 
 
 def space_leaves(

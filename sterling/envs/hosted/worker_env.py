@@ -105,7 +105,10 @@ def inspect_env(
     if not (terminated or truncated):
         options.check(seen, 1)
     found = reported_channels.infer_channels(names, weights, reward, info, agents)
-    return description._replace(channels=found[0], parts=found[1], weights=found[2])
+    same = reported_channels.entries_with_one_path(info, names)
+    return description._replace(
+        channels=found[0], parts=found[1], weights=found[2], same_paths=same
+    )
 
 
 class ObservationWriter:
