@@ -52,6 +52,12 @@ def test_config_field_outside_its_range_is_refused_by_name(algorithm, field, val
         config_fields.make_config(algorithms.find(algorithm), {field: value}, algorithm)
 
 
+def test_all_unknown_fields_are_told_in_one_message_with_the_nearest_names():
+    said = "no field 'lrr'; did you mean lr.*; ppo has no field 'wdth'; did you mean width"
+    with pytest.raises(Mistake, match=said):
+        config_fields.make_config(algorithms.find("ppo"), {"lrr": 1, "gamma": 9, "wdth": 2}, "ppo")
+
+
 def test_config_fields_without_upper_limit_accept_infinity():
     config = config_fields.make_config(
         algorithms.find("ppo"), {"target_kl": math.inf, "max_grad_norm": math.inf}, "ppo"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sterling.config_class import Rule, field_rules
@@ -28,19 +28,22 @@ MAX_EPISODE_STEPS = 10_000_000  # of an evaluation episode
 def make_config(module: Any, fields: Mapping[str, Any], algorithm: str) -> Any:
     """Return the algorithm's Config with ``fields`` set.
 
-    Raise Mistake for unknown names, values of a wrong type, and numbers out of range: an empty
-    batch, a negative step size, a discount above 1.
+    Raise Mistake for unknown names (all of them in one), values of a wrong type, and numbers out
+    of range: an empty batch, a negative step size, a discount above 1.
     """
     kinds = {field.name: str(field.type) for field in dataclasses.fields(module.Config)}
+    if wrong := [name for name in fields if name not in kinds]:
+        raise Mistake("; ".join(_unknown_field(algorithm, x, fields[x], kinds) for x in wrong))
     rules, checked = field_rules(module.Config), {}
     for name, value in fields.items():
-        if name not in kinds:
-            has = f"it has {', '.join(kinds)}"
-            near = unknown_option(name, kinds, value=repr(value), otherwise=has)
-            raise Mistake(f"{algorithm} has no field {name!r}{near}")
         checked[name] = _convert_type(algorithm, name, kinds[name], value)
         check_rule(algorithm, name, checked[name], rules.get(name, Within(endless=True)))
     return module.Config(**checked)
+
+
+def _unknown_field(algorithm: str, name: str, value: Any, known: Collection[str]) -> str:
+    near = unknown_option(name, known, value=repr(value), otherwise=f"it has {', '.join(known)}")
+    return f"{algorithm} has no field {name!r}{near}"
 
 
 def _convert_type(algorithm: str, name: str, kind: str, value: Any) -> Any:
