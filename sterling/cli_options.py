@@ -115,7 +115,9 @@ def _refuse_unknown(parser: Parser, known: Sequence[str], unknown: Sequence[str]
         if not equals and not following.startswith("--"):
             value = following
         owners = owning_commands.about_owners(wrong, command, known)
-        near = unknown_option(wrong, known, value=value or None, owners=owners)
+        elsewhere = "" if owners else owning_commands.nearest_elsewhere(wrong, command, known)
+        said = {"owners": owners, "elsewhere": elsewhere}
+        near = unknown_option(wrong, known, value=value or None, **said)
         told[wrong] = f"Unknown option {wrong}{near}"
     parser.error("; ".join(told.values()))
 

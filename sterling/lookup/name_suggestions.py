@@ -21,25 +21,26 @@ def did_you_mean(wrong: str, known: Iterable[str], otherwise: str = "", count: i
     return f"; {otherwise}" if otherwise else ""
 
 
-def nearest_names(wrong: str, known: Iterable[str], count: int = 1) -> list[str]:
+def nearest_names(wrong: str, known: Iterable[str], count: int = 1, letters: int = 2) -> list[str]:
     """Return up to ``count`` names that ``wrong`` may stand for, the nearest first.
 
-    Near are a name with up to two wrong, missing, added or swapped letters (short names: one), the
-    same words in another order, a longer or shorter name that has all words of the other, and a
-    name that begins with ``wrong``. Case and the marks between words are ignored.
+    Near are a name with up to ``letters`` wrong, missing, added or swapped letters (short names:
+    one), the same words in another order, a longer or shorter name that has all words of the other,
+    and a name that begins with ``wrong``. Case and the marks between words are ignored.
     """
     scored = (
-        (_distance(wrong, each), place, each) for place, each in enumerate(dict.fromkeys(known))
+        (_distance(wrong, each, letters), place, each)
+        for place, each in enumerate(dict.fromkeys(known))
     )
     return [each for far, _, each in sorted(one for one in scored if one[0] is not None)[:count]]
 
 
-def _distance(wrong: str, right: str) -> float | None:
+def _distance(wrong: str, right: str, letters: int) -> float | None:
     """Return how far a name is from a known one; None if they are not alike."""
     mine, other = _plain_letters(wrong), _plain_letters(right)
     if not mine or not other:
         return None
-    allowed = 1 if min(len(mine), len(other)) < SHORT else 2
+    allowed = min(letters, 1 if min(len(mine), len(other)) < SHORT else 2)
     edits = _edits(mine, other, allowed)
     if edits <= allowed and edits < min(len(mine), len(other)):
         return edits + 0.4 * (1.0 - difflib.SequenceMatcher(None, mine, other).ratio())

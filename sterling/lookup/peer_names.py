@@ -74,6 +74,7 @@ def unknown_option(
     value: str | None = None,
     otherwise: str = "",
     owners: str = "",
+    elsewhere: str = "",
 ) -> str:
     """Return the end of a message about an unknown option or field: what a name of another library
     is called here, or the nearest known name, or ``otherwise``.
@@ -81,7 +82,8 @@ def unknown_option(
     ``typed``: as the user wrote it, ``--learning-rate`` or ``learning_rate``; the answer has the
     same form. ``known``: the options in the same form. ``value``: as the user wrote it.
     ``owners``: the answer for an option that other commands of Sterling have ("": none has it).
-    It comes before names of other libraries without a counterpart among ``known``.
+    It comes before names of other libraries without a counterpart among ``known``. ``elsewhere``:
+    the answer for a misspelt one that is nearer to an option of other commands than to ``known``.
     """
     known = list(known)
     name = typed.lstrip("-").replace("-", "_").lower()
@@ -101,7 +103,7 @@ def unknown_option(
         return owners + (f" ({remark})" if remark else "")
     if rows and not did_you_mean(typed, known):
         return _without_counterpart(rows[0], dashes)
-    return did_you_mean(typed, known, otherwise)
+    return elsewhere or did_you_mean(typed, known, otherwise)
 
 
 def _called_here(has: list[tuple[Any, str]], dashes: bool, value: str | None) -> str:

@@ -27,9 +27,21 @@ def about_owners(option: str, command: str, own: Sequence[str]) -> str:
         return ""
     have = f"{join_words(owners)} {'has' if len(owners) == 1 else 'have'}"
     other = [each for each in own if each not in ("-h", "--help")]
-    shown = nearest_names(option, other) or (other if len(other) <= MOST_SHOWN else [])
+    shown = nearest_names(option, other, letters=1) or (other if len(other) <= MOST_SHOWN else [])
     instead = f"has {', '.join(shown)}" if shown else "has not"
     return f": sterling {have} it; sterling {command} {instead}"
+
+
+def nearest_elsewhere(option: str, command: str, own: Sequence[str]) -> str:
+    """Return which option of other commands a misspelt one is nearer to than to any of ``own``, as
+    the end of a message; "" if there is none."""
+    parts = [part for name in commands.COMMANDS for part in _command_options(name)]
+    known = [each for _, options in parts for each in options if each.startswith("--")]
+    (near,) = nearest_names(option, [*own, *known]) or [""]
+    if not near or near in own:
+        return ""
+    owners = [words for words, options in parts if near in options]
+    return f"; did you mean {near} of sterling {join_words(owners)}?"
 
 
 def owning_commands(option: str, command: str) -> Iterator[str]:
