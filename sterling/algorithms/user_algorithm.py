@@ -18,6 +18,7 @@ REQUIRED_PARTS = {  # of an algorithm, with their signatures
     "act": "act(state, obs, key, explore)",
     "learn": "learn(state, batch, key)",
 }
+TASK_PARTS = ("sample", "verify")  # functions of a file of language tasks
 PARTS_BY_FEED_KIND = {  # extra functions that some kinds of feeds need
     DREAM: ("imagine", "state, rows, valid, key"),
     EPISODES: ("member", "state, key, env"),
@@ -158,4 +159,22 @@ def _missing_part_hint(found: Any, word: str, lacking: list[str]) -> str:
     near = did_you_mean(
         lacking[0], [name for name in own if name[0] != "_" and name not in REQUIRED_PARTS]
     )
-    return near or f". It needs {', '.join(REQUIRED_PARTS)} (see docs/extending.md)."
+    if near:
+        return near
+    has = _file_contents(found, word) if len(lacking) == len(REQUIRED_PARTS) else ""
+    return f". It needs {', '.join(REQUIRED_PARTS)} (see docs/extending.md).{has}"
+
+
+def _file_contents(found: Any, word: str) -> str:
+    """Return what a file has that is no algorithm, and how to check that."""
+    if not isinstance(found, ModuleType):
+        return ""
+    names = [name for name in user_imports.public_names(found) if callable(vars(found)[name])]
+    if tasks := [name for name in TASK_PARTS if name in names]:
+        (lacks,) = set(TASK_PARTS) - set(tasks)
+        return f" It has {tasks[0]}, but tasks need {lacks} too (see docs/tools.md)."
+    if not names:
+        return " The file defines no class and no function."
+    functions = [name for name in names if not isinstance(vars(found)[name], type)]
+    way = f"; what a function makes is checked as {word}:{functions[0]}" if functions else ""
+    return f" The file has {', '.join(names)}{way}."

@@ -266,3 +266,23 @@ def test_config_field_named_like_an_option_of_the_run_is_refused_in_one_line(
     )
     with pytest.raises(Mistake, match=f"field '{name}', which is an argument of every run"):
         sterling.train(f"{tmp_path}/mine.py", "probe:both", steps=4_096)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "The file defines no class and no function."),
+        ("def verify(task, answer): ...", "It has verify, but tasks need sample too (see docs/"),
+        (
+            "class Thing: ...\ndef make(): ...",
+            "The file has Thing, make; what a function makes is checked as {path}:make.",
+        ),
+    ],
+)
+def test_file_without_an_algorithm_is_answered_with_what_it_has(text, said, tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert main(["check", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "mine.py is not an algorithm: it lacks class Config. It needs Config, needs" in told
+    assert said.format(path=path) in told
