@@ -16,13 +16,13 @@ from sterling.experience import acting
 from sterling.types import Mistake, Spec
 
 
-def channels_read(agent: Actor, spec: Spec) -> tuple[str, ...]:
-    """Return the names of the channels that an agent of one seed acts by."""
-    keys = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "policy-memory", 0)
-    past = acting.initial_past(agent, spec, (1, 1), keys)
+def channels_read(agent: Actor, spec: Spec, seeds: int = 1) -> tuple[str, ...]:
+    """Return the names of the channels that an agent of so many ``seeds`` acts by."""
+    keys = random_keys.for_seeds(jnp.zeros(seeds, jnp.int32), "policy-memory", 0)
+    past = acting.initial_past(agent, spec, (seeds, 1), keys)
     if past is None or not past.channels:
         return ()
-    obs = jax.tree.map(lambda x: np.asarray(x)[None, None], spec.obs.sample())
+    obs = jax.tree.map(lambda x: np.stack([np.asarray(x)[None]] * seeds), spec.obs.sample())
     return acting.read_channels(agent, past, obs, keys)
 
 

@@ -19,6 +19,7 @@ ADDED = {  # extras that a feed may ask for, from a replay as from a log
     "one_step": "reward_now and discount_now, of the row's own step beside its n-step return",
     "place": "the drawn row's index in the replay or the log; a sequence's first, or padded last",
 }
+MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
 STEPS = "steps"  # extra of a feed of episodes: their rows, in ``batch.beside``
 CROSS, MASK, PAD = "cross", "mask", "pad"
 EDGES = {

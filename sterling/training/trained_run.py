@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from sterling.lookup.peer_attributes import AnswersPeerNames
-from sterling.problem.channels import channel_columns
+from sterling.problem.channels import channel_columns, channels_to_json
 from sterling.references.return_bounds import return_bounds
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
@@ -181,6 +181,8 @@ class TrainedRun(AnswersPeerNames):
                 every = judge(self.agent)
             if keep and self.path is not None:
                 save_episodes(self.path, judge.kept(every, **self._policy_facts()))
+            if keep and judge.world is not None and (told := judge.world.spec.channels):
+                self.result.setdefault("channels", channels_to_json(told))  # of runs from logs
             declared: dict[str, Any] = {**channel_columns(judge.channels), **judge.summaries}
         finally:
             judge.close()

@@ -47,9 +47,9 @@ class FeedLearner:
         return State(jnp.zeros(()), config, Actions.from_space(spec.action))
 
     def act(self, state, obs, key, explore):
-        """Return random actions."""
+        """Return random actions, and a number to record with them."""
         rows = jax.tree.leaves(obs)[0].shape[0]
-        return state.actions.shaped(self._anything(state, rows, key)), {}
+        return state.actions.shaped(self._anything(state, rows, key)), {"luck": jnp.ones(rows)}
 
     def member(self, state, key, env):
         """Return the agent itself."""

@@ -10,9 +10,10 @@ OBS = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
-def marked_log(lengths, marks=None):
+def marked_log(lengths, marks=None, columns=None):
     """Observation (episode, step); the reward of a row is its number; all episodes are cut off.
-    ``marks`` are further columns, with one entry for each episode."""
+    ``marks`` are further columns, with one entry for each episode; ``columns`` have one for each
+    row."""
     lengths = np.asarray(lengths)
     number = np.repeat(np.arange(len(lengths)), lengths + 1)
     step = np.concatenate([np.arange(n + 1) for n in lengths])
@@ -24,5 +25,6 @@ def marked_log(lengths, marks=None):
         "discount": np.ones(rows.size, np.float32),
     }
     arrays |= {name: np.repeat(x, lengths, 0) for name, x in (marks or {}).items()}
+    arrays |= columns or {}
     block = Block(arrays, lengths, np.zeros(len(lengths), np.int32))
     return Dataset.from_block(block, OBS, ACTIONS)

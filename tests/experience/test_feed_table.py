@@ -1,5 +1,6 @@
 """Every kind of feed, store and option works together, or is refused in one line: one table."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from feed_learner import FeedLearner
 
 import sterling
-from sterling.data import device_dataset
+from sterling.data import Dataset, device_dataset
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
 from sterling.types import Anywhere, Beside, Dreams, Feed, Later, Mistake
@@ -26,6 +27,7 @@ FEEDS = {
     "added": Feed(batch=8, add=("next_action", "place", "one_step")),
     "to go": Feed(batch=8, monte_carlo=0.9),
     "kept totals": Feed(batch=8),
+    "kept column": Feed(batch=8, n_step=3, gamma=0.9),
     "dreams": Feed("dream", batch=8, dreams=Dreams(4, 2, 32, 0.5)),
     "rollout": Feed("fresh"),
     "rollout and expert": Feed("fresh", beside=EXPERT),
@@ -33,7 +35,7 @@ FEEDS = {
     "steps": Feed("episodes", add=("steps",)),
     "steps and expert": Feed("episodes", add=("steps",), beside=EXPERT),
 }
-KEEP = {"kept totals": ("episode/return",)}
+KEEP = {"kept totals": ("episode/return",), "kept column": ("luck",)}
 WORLDS = {"hidden": "probe:hidden", "hindsight": "flip:4"}
 OPTIONS = {
     "none": {},
@@ -53,7 +55,7 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
     ("later", "*", "hindsight", "draws its goals itself"),
-    ("kept totals", "log, file, mixture", "*", "which no dataset holds"),
+    ("kept totals", "log, file, mixture", "*", "no column 'extra/episode/return'; it has"),
     (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
     ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
@@ -80,7 +82,12 @@ def _logs(tmp_path_factory):
         if option not in made:
             more = OPTIONS[option].get("env_options", {})
             order = DatasetOrder(WORLDS.get(option, "CartPole-v1"), "random", 400, env_options=more)
-            made[option] = make_dataset(order, tmp_path_factory.mktemp("log") / option)
+            plain = make_dataset(order, tmp_path_factory.mktemp("log") / option)
+            (block,) = plain.blocks()
+            arrays = {**block.arrays, "extra/luck": np.ones(plain.rows, np.float32)}
+            block = dataclasses.replace(block, arrays=arrays)
+            log = Dataset.from_block(block, plain.obs_space, plain.action_space, plain.facts)
+            made[option] = log.save(tmp_path_factory.mktemp("columns") / option)
         return made[option]
 
     return log

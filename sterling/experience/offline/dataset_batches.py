@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -27,9 +28,11 @@ from sterling.equations.value_losses import n_step_return
 from sterling.experience import beside_rows
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
 from sterling.experience.offline.episode_sampler import EpisodeSampler
-from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
+from sterling.experience.offline.log_columns import KeptColumn, index_tasks, kept_columns
+from sterling.experience.replay.n_step_windows import rows_to_sum, sum_over_window, zero_unless
 from sterling.experience.task_index import TaskIndex
 from sterling.needs.feed import MASK, PAD
+from sterling.problem.channels import Channel
 from sterling.types import AnyArray, AnyNeeds, Anywhere, Feed, Mistake, Record, SameTask
 
 
@@ -50,11 +53,20 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     needs: AnyNeeds = eqx.field(static=True)
     left: Int[Array, "row"] | None = None  # rows of its episode from a row on, for later rows
     tasks: dict[str, TaskIndex] = eqx.field(default_factory=dict)  # for rows of the same task
+    kept: tuple[KeptColumn, ...] = eqx.field(static=True, default=())  # columns that batches have
 
     @classmethod
-    def create(cls, dataset: Dataset, needs: AnyNeeds, sampling: str = "uniform") -> DatasetSource:
+    def create(
+        cls,
+        dataset: Dataset,
+        needs: AnyNeeds,
+        sampling: str = "uniform",
+        channels: Mapping[str, Channel] | None = None,
+    ) -> DatasetSource:
         """Put the dataset on the device if it fits; ``sampling`` is a word of
-        :func:`~sterling.data.episode_returns.shares`."""
+        :func:`~sterling.data.episode_returns.shares`, ``channels`` those of the problem, which
+        n-step windows sum where an episode does."""
+        kept = kept_columns(dataset, tuple(needs.keep), channels or {})
         asked = (feed.monte_carlo for feed in needs.feeds)
         gammas = {float(each) for each in asked if each is not None}
         returns, time = None, None
@@ -70,8 +82,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
             left = jnp.asarray(steps_to_episode_end(dataset))
         sampler = EpisodeSampler.from_dataset(dataset, sampling)
         names = {name for feed in needs.feeds for name in feed.tasks}
-        tasks = {name: _index_tasks(dataset, name) for name in sorted(names)}
-        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks)
+        tasks = {name: index_tasks(dataset, name) for name in sorted(names)}
+        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks, kept)
 
     @property
     def traced(self) -> bool:
@@ -186,6 +198,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def _added(self, first: Record, index: Int[Array, "..."], feed: Feed) -> dict[str, Any]:
         """Return the extras of rows that the feed asks for, but for the drawn rows' indices."""
         made: dict[str, Any] = {name: first.extras[name] for name in feed.tasks}
+        made |= {each.name: each.of(first) for each in self.kept}
         if "one_step" in feed.add:
             made |= {"reward_now": first.reward, "discount_now": first.discount}
         if "next_action" in feed.add:
@@ -197,11 +210,18 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         window = self.take(index[..., None] + ahead)
         follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
         follows, gamma = rows_to_sum(feed, follows)
-        total, _, steps = n_step_return(window.reward, gamma * window.discount, follows)
+        factor = gamma * window.discount
+        total, _, steps = n_step_return(window.reward, factor, follows)
         _, discount, _ = n_step_return(window.reward, window.discount, follows)
         final = self.take(index + steps - 1)
+        summed = {
+            each.name: sum_over_window(each.of(window), factor, follows)
+            for each in self.kept
+            if each.summed
+        }
         return dataclasses.replace(
             first,
+            extras=first.extras | summed,
             reward=total,
             discount=discount * gamma ** (steps - 1).astype(jnp.float32),
             next_obs=final.next_obs,
@@ -262,21 +282,6 @@ class PreloadedBatches(NoFeedback, eqx.Module):
                 "this learner changes n_step or gamma during them; keep both fixed"
             )
         return sample
-
-
-def _index_tasks(dataset: Dataset, name: str) -> TaskIndex:
-    """Return the rows in the order of their tasks, which a column tells apart."""
-    column = f"extra/{name}"
-    if column not in dataset.columns:
-        raise Mistake(
-            f"rows of the same task are told apart by {name!r}, but the log has no column "
-            f"{column!r}. Add it, or leave out data"
-        )
-    task = np.concatenate([block.arrays[column] for block in dataset.blocks()])
-    if task.ndim != 1:
-        raise Mistake(f"{column!r} tells tasks apart, so it must be one number a row")
-    number = np.unique(task, return_inverse=True)[1].astype(np.int32)  # however wide tasks are
-    return TaskIndex.create(jnp.asarray(number), jnp.ones(number.shape, bool))
 
 
 def _repeated(row: Record, feed: Feed, shape: tuple[int, ...]) -> Record:

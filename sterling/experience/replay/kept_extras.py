@@ -20,9 +20,9 @@ from sterling.experience.replay.ring_layout import RowPart, to_words
 from sterling.experience.rollouts.episode_totals import STANDARD_CHANNELS, empty_totals
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.stored_rows import RowsToStore
+from sterling.needs.feed import MEMORY
 from sterling.types import Action, AnyNeeds, Mistake, Obs, World
 
-MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
 TOTAL = "episode/"  # before a channel's name: its value over the episode so far
 PAST = "past/"  # the extras that hold the leaves of a past
 

@@ -116,10 +116,19 @@ def _kept_extras(ring: Ring, window: Place, ahead: tuple[Array, Array]) -> dict[
         if name not in ring.summed:
             made[name] = jnp.take(each, 0, axes - 1)
             continue
-        by_part = jnp.moveaxis(each, axes, 0) if each.ndim > axes else each[None]
-        found = jnp.stack([n_step_return(part, *ahead)[0] for part in by_part])
-        made[name] = jnp.moveaxis(found, 0, -1) if each.ndim > axes else found[0]
+        made[name] = sum_over_window(each, *ahead)
     return made
+
+
+def sum_over_window(
+    channel: Float[Array, "..."], factor: Float[Array, "... n"], follows: Bool[Array, "... n"]
+) -> Float[Array, "..."]:
+    """Return the sums of a channel's numbers, or of each of its parts on the last axis, over
+    windows of rows, discounted as rewards are."""
+    axes = follows.ndim
+    by_part = jnp.moveaxis(channel, axes, 0) if channel.ndim > axes else channel[None]
+    found = jnp.stack([n_step_return(part, factor, follows)[0] for part in by_part])
+    return jnp.moveaxis(found, 0, -1) if channel.ndim > axes else found[0]
 
 
 def zero_unless(mask: Bool[Array, "..."], tree: Action) -> Action:

@@ -82,6 +82,7 @@ def _log_run_builder(settings: Settings) -> Callable[..., Run]:
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent = create_agent(settings, spec, seeds, own)
+        run_dataset.check_tells_channels(settings, agent, spec)
         if warm and settings.init is not None:
             agent = start_agent(settings, spec, agent)
         return Run(agent, source_of(seeds), seeds, jnp.zeros((), jnp.int32))
@@ -100,7 +101,8 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]],
         print_notice(f"{settings.title} draws rows of a log by --sampling, not by their priority")
 
     def create(seeds: Int[Array, "seed"]) -> Source:  # new arrays for each run: it donates them
-        log = DatasetSource.create(dataset, needs_without_dreams(needs), sampling)
+        own = needs_without_dreams(needs)
+        log = DatasetSource.create(dataset, own, sampling, spec.channels)
         keys = random_keys.for_seeds(seeds, "source", 0)
         rows = _beside_log(settings, _wrap_stored(log, needs, keys))
         source: Source = _augment_batches(settings, rows, dataset.spec)
@@ -212,9 +214,8 @@ def mix_with_log(settings: Settings, source: Any, spec: Spec) -> Any:
     if own is None:
         return _augment_batches(settings, source, spec)
     assert settings.data is not None  # the log's needs exist only with a log
-    logged = DatasetSource.create(
-        run_dataset.read_log_in_world(settings.data), own, settings.data.sampling
-    )
+    dataset, sampling = run_dataset.read_log_in_world(settings.data), settings.data.sampling
+    logged = DatasetSource.create(dataset, own, sampling, spec.channels)
     return _augment_batches(settings, Mix((logged, source)), spec)
 
 

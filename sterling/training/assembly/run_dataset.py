@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sterling import algorithms
+from sterling.actor import Actor
 from sterling.data import Dataset
 from sterling.data.episode_returns import episode_probabilities, summarise_log
 from sterling.data.formats.env_spaces import NAME_ENVIRONMENT, SpacePair, match_world_spaces
@@ -25,7 +26,10 @@ from sterling.data.space_json import (
 from sterling.envs.actions.action_masks import describe_misfit, has_unsupported_mask
 from sterling.envs.compiled import envpool_env
 from sterling.envs.registry import find_backend
+from sterling.experience.channels_read import channels_read
+from sterling.experience.offline.log_columns import check_columns, column_channels
 from sterling.needs.algorithm_needs import AnyNeeds
+from sterling.problem.channels import Channel
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.run_options import LogSettings
 from sterling.training.config.settings import Settings
@@ -181,18 +185,22 @@ def fill_from_log(settings: Settings) -> Settings:
         }
         if log.facts.limit is not None:
             filled["spaces"]["limit"] = log.facts.limit
+        if told := column_channels(log):
+            filled["spaces"]["channels"] = {name: list(x.parts) for name, x in told.items()}
     return dataclasses.replace(settings, **filled)
 
 
 class SpacesWorld:
     """Stands for the world if a log names none: it has only the log's ``Settings.spaces``, with its
-    time limit if the log says it."""
+    columns as channels, and its time limit if the log says it."""
 
     def __init__(self, spaces: dict[str, Any]):
         self.action_space = space_from_json(spaces["action"])  # the log's own
         obs = agent_obs_space(space_from_json(spaces["obs"]))
         action = action_space_for_agent(self.action_space)
-        self.spec = Spec(obs, action, limit=spaces.get("limit"))
+        told = spaces.get("channels", {})
+        channels = {name: Channel(tuple(parts)) for name, parts in told.items()}
+        self.spec = Spec(obs, action, limit=spaces.get("limit"), channels=channels)
 
     def to_world(self, action: Action) -> Action:
         """Convert an agent's actions, with any leading axes, to the log's form."""
@@ -239,9 +247,17 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
                     f"the dataset has {word} {own} and {settings.name} has {its}. "
                     f"{NAME_ENVIRONMENT}, if it is another one."
                 )
-    declared = ("unseen", "limit", "alternating")
-    known: Any = {} if world is None else {name: getattr(world.spec, name) for name in declared}
+    declared = ("unseen", "limit", "alternating", "channels")
+    known: Any = {name: getattr(world.spec, name) for name in declared if world is not None}
+    known = known or {"channels": column_channels(log)}
     return dataclasses.replace(log.spec, **known), _log_summary(book, book in _CLIPPED_LOGS)
+
+
+def check_tells_channels(settings: Settings, agent: Actor, spec: Spec) -> None:
+    """Raise Mistake if the log lacks what the agents act by of what their world reports."""
+    if settings.data is not None and spec.channels:
+        read = channels_read(agent, spec, len(settings.seeds))
+        check_columns(read_log(settings.data), read, f"{settings.title} acts by")
 
 
 def are_spaces_alike(own: Any, its: Any) -> bool:

@@ -12,7 +12,7 @@ from sterling import algorithms
 from sterling.data import Dataset
 from sterling.envs.traced_world import Task
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.needs.feed import DREAM, GENERATED, LABELS, TEACHER_ACTION
+from sterling.needs.feed import DREAM, GENERATED, LABELS, MEMORY, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
 from sterling.system.shown_values import shown_value
@@ -174,10 +174,10 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, acts: bool, sco
     """Raise Mistake if the learner needs of a log what no log holds, or needs comparisons together
     with a log, or these or model rollouts with scored levels (``scored``: a source scores the rows)
     or with both a log and steps (``acts``)."""
-    if logged and needs.keep:
+    if logged and MEMORY in needs.keep:
         raise Mistake(
-            f"{name} needs extras that are recorded while it acts ({', '.join(needs.keep)}), which "
-            "no dataset holds. Leave out data."
+            f"{name} needs the memory that it had before each step, which no dataset holds. Leave "
+            "out data."
         )
     if len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
         raise Mistake(f"{name} needs returns with several discounts; a store of rows gives one.")

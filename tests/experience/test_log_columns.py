@@ -1,0 +1,179 @@
+"""A log's further columns are kept with its rows, as a replay keeps what a world reports."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from collected import collect
+from marked_log import marked_log
+
+import sterling
+from sterling.data.device_dataset import HostDataset
+from sterling.experience.offline.dataset_batches import DatasetSource
+from sterling.experience.offline.log_columns import column_channels
+from sterling.experience.offline.mixed_sources import Mix
+from sterling.problem.channels import Channel
+from sterling.types import Feed, Mistake, Needs, Signals, Spec, config
+
+LENGTHS, GAMMA, COUNT = np.array((1, 4, 9)), 0.5, 3
+ROWS, FIRST = LENGTHS.sum(), np.cumsum(LENGTHS) - LENGTHS
+KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
+COST = np.random.default_rng(0).integers(0, 9, ROWS)  # whole numbers: a channel is float32
+GAINS = np.random.default_rng(1).normal(size=(ROWS, 2)).astype(np.float32)
+CHANNELS = {
+    "cost": Channel(better=-1),
+    "gains": Channel(parts=("one", "two")),
+    "speed": Channel(reduce="max"),
+}
+NEEDS = Needs(
+    feeds=(Feed(batch=64, n_step=COUNT, gamma=GAMMA),), keep=("cost", "gains", "speed", "log_prob")
+)
+
+
+@pytest.fixture(name="log", scope="module")
+def _log():
+    numbers = np.arange(ROWS, dtype=np.float32)
+    columns = {"cost": COST, "gains": GAINS, "speed": numbers, "log_prob": -numbers}
+    return marked_log(LENGTHS, columns={f"extra/{name}": x for name, x in columns.items()})
+
+
+def drawn(source):
+    _, batch = collect(source, None, KEYS)
+    return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[3:]), batch)
+
+
+@pytest.mark.parametrize("where", ["memory", "file", "mixture"])
+def test_kept_columns_are_summed_over_n_step_windows_as_their_channels_are(log, where):
+    source = DatasetSource.create(log, NEEDS, channels=CHANNELS)
+    if where == "file":
+        source = dataclasses.replace(source, data=HostDataset(log))
+    if where == "mixture":
+        source = Mix((source, source))
+    batch = drawn(source)
+    row = FIRST[batch.obs[:, 0].astype(int)] + batch.obs[:, 1].astype(int)
+    assert len(np.unique(row)) == ROWS
+    for at, name in enumerate(row):
+        last = min(name + COUNT, np.cumsum(LENGTHS)[int(batch.obs[at, 0])])
+        weight = GAMMA ** np.arange(last - name)
+        own = {name: np.asarray(x[at]) for name, x in batch.extras.items()}
+        np.testing.assert_allclose(own["cost"], weight @ COST[name:last])
+        np.testing.assert_allclose(own["gains"], weight @ GAINS[name:last], rtol=1e-5)
+        assert (own["speed"], own["log_prob"]) == (name, -name)  # of the first row
+    assert batch.extras["cost"].dtype == np.float32
+
+
+def test_missing_columns_are_refused_with_those_that_a_log_has(log):
+    with pytest.raises(Mistake, match=r"no column 'extra/risk'; it has extra/cost, extra/gains"):
+        DatasetSource.create(log, Needs(feeds=NEEDS.feeds, keep=("risk",)))
+    with pytest.raises(Mistake, match="it has no column beside its steps"):
+        DatasetSource.create(marked_log(LENGTHS), NEEDS)
+    with pytest.raises(Mistake, match=r"of shape \(2,\) in a row, .* of shape \(\)"):
+        DatasetSource.create(log, NEEDS, channels={"gains": Channel()})
+
+
+def test_columns_of_a_log_without_an_environment_are_channels(log):
+    assert column_channels(log) == {
+        "cost": Channel(),
+        "gains": Channel(parts=("0", "1")),
+        "speed": Channel(),
+    }
+
+
+@config
+class Config:
+    """Its settings."""
+
+    gamma: float = 0.9  # discount
+
+
+class State(eqx.Module):
+    """The mean cost that it saw."""
+
+    cost: jax.Array
+    config: Config
+
+
+class Frugal:
+    """Acts by what the step before cost, and learns what steps cost from a log's column."""
+
+    Config, __name__ = Config, "frugal"
+
+    def __init__(self, keep="cost"):
+        self.keep = keep
+        self.spec: Spec | None = None
+
+    def needs(self, config):
+        return Needs(feeds=(Feed(batch=8),), keep=(self.keep,))
+
+    def init(self, key, spec, config):
+        self.spec = spec
+        return State(jnp.zeros(()), config)
+
+    def memory(self, state, envs, key):
+        return jnp.zeros(envs)
+
+    def recall(self, state, past, obs, key, explore):
+        action = past.channels["cost"] > state.cost
+        return action.astype(jnp.int32), past.memory, {}
+
+    def learn(self, state, batch, key):
+        return State(jnp.mean(batch.extras[self.keep]), state.config), Signals({})
+
+
+WORLD = "probe:limits-costly"
+
+
+@pytest.fixture(name="costly", scope="module")
+def _costly(tmp_path_factory):
+    """A log of that world, in which every step costs 2, and the same without this column."""
+    from sterling.data import Dataset
+    from sterling.data.dataset_metadata import Facts
+    from sterling.data.episode_columns import Block
+    from sterling.envs import make
+
+    spec = make(WORLD, (0,), 1).spec
+    rows, folder = 12, tmp_path_factory.mktemp("costly")
+    arrays = {
+        "obs": np.zeros((rows + 3, *spec.obs.shape), np.float32),
+        "action": np.zeros(rows, np.int64),
+        "reward": np.ones(rows, np.float32),
+        "discount": np.ones(rows, np.float32),
+    }
+    made = {}
+    for name, column in (("known", "extra/cost"), ("unknown", "extra/other")):
+        block = Block(
+            {**arrays, column: np.full(rows, 2.0, np.float32)}, np.full(3, 4), np.zeros(3, int)
+        )
+        for world in (WORLD, ""):
+            path = folder / f"{name}{bool(world)}"
+            Dataset.from_block(block, spec.obs, spec.action, Facts(world)).save(path)
+            made[name, bool(world)] = path
+    return made
+
+
+def test_runs_from_logs_know_channels_and_write_those_of_their_world(costly, tmp_path):
+    learner, small = Frugal(), {"updates": 2, "quiet": True, "evaluate_episodes": 2}
+    run = sterling.train(learner, data=costly["known", True], out=tmp_path / "run", **small)
+    assert float(run.agent.state.cost[0]) == 2.0
+    assert tuple(learner.spec.channels) == ("cost",)
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result["channels"]) == {"cost"}
+    assert result["final"]["cost"]["better"] == result["channels"]["cost"]["better"]
+
+
+def test_runs_from_logs_without_a_world_act_by_their_columns(costly):
+    run = sterling.train(Frugal(), data=costly["known", False], updates=2, quiet=True)
+    player = run.player()
+    obs = np.zeros(run.world().spec.obs.shape, np.float32)
+    assert player(obs) == 0
+    player.notice(1.0, False, {"cost": 3.0})
+    assert player(obs) == 1
+
+
+def test_agents_that_act_by_a_channel_that_their_log_lacks_are_refused(costly):
+    with pytest.raises(Mistake, match="acts by 'cost', but the log has no column 'extra/cost'"):
+        sterling.train(Frugal("other"), data=costly["unknown", True], updates=2, quiet=True)
