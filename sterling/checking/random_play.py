@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling import random_keys
-from sterling.envs.hosted.shared_memory import ACTION_MASK, arrange_leaves, space_leaves
-from sterling.problem.action_choices import choice_sizes
+from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
+from sterling.problem.action_choices import ACTION_MASK, choice_sizes
 from sterling.problem.hybrid_action import HybridAction
 from sterling.types import Spec, World
 

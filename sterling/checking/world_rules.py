@@ -13,8 +13,13 @@ from gymnasium import spaces
 from sterling.checking.agent_rules import agent_checks
 from sterling.checking.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
-from sterling.envs.hosted.shared_memory import ACTION_MASK, space_leaves
-from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
+from sterling.envs.hosted.shared_memory import space_leaves
+from sterling.problem.action_choices import (
+    ACTION_MASK,
+    choice_sizes,
+    describe_empty_choice,
+    without_option,
+)
 from sterling.problem.agent_axis import ALIVE
 from sterling.problem.goal_obs import ACHIEVED, DESIRED
 from sterling.types import Mistake, Spec

@@ -16,8 +16,7 @@ from sterling.deploy.graph import world_conversion
 from sterling.deploy.graph.policy_graph import PolicyGraph
 from sterling.deploy.graph.policy_trace import sampling_reference
 from sterling.deploy.policy_numpy import Policy, entry
-from sterling.envs.hosted.shared_memory import ACTION_MASK
-from sterling.problem.action_choices import masked_choices, without_option
+from sterling.problem.action_choices import ACTION_MASK, masked_choices, without_option
 from sterling.training.assembly.build_run import make_world
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake

@@ -37,9 +37,9 @@ from sterling import random_keys
 from sterling.envs import registry
 from sterling.envs.levels import TaskWithLevels
 from sterling.envs.traced_world import Task, check_reported, tree_where
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.channels import Channel
 from sterling.problem.episode_summaries import Summary
-from sterling.problem.team_obs import ACTION_MASK
 from sterling.types import Action, Mistake, Obs
 
 NAMES = ("3:maze:4x4", "3:tabular:chain-8")

@@ -31,6 +31,7 @@ from sterling.nets.encoding.padded_reader import create_padded_readers, read_pad
 from sterling.nets.encoding.residual_convolution import ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
 from sterling.nets.mlp import hidden_sizes
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.picture_layout import all_leaf_spaces, picture_layout
 from sterling.types import Mistake, Obs, Spec
 
@@ -38,7 +39,6 @@ from sterling.types import Mistake, Obs, Spec
 PLANS = {"nature": NATURE_LAYERS, "grid": GRID_LAYERS, "drq": DRQ_LAYERS}
 SHORTEST_SIDES = {"nature": SHORTEST_NATURE_SIDE, "drq": SHORTEST_DRQ_SIDE}
 IMPALA_WIDTHS = {"impala": 1, "impala-wide": 4}  # and their multiples of IMPALA's channels
-ACTION_MASK = "action_mask"  # entry of a dict observation: which actions are allowed
 
 
 Part = Torso | ResidualTorso | SequenceAttention | GraphAttention

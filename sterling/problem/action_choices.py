@@ -16,6 +16,8 @@ from gymnasium import spaces
 from sterling.problem.hybrid_action import HybridAction
 from sterling.problem.picture_layout import all_leaf_spaces
 
+ACTION_MASK = "action_mask"  # entry of a dict observation: which actions are allowed
+
 
 def choice_sizes(space: Any) -> tuple[int, ...]:
     """Return the number of options of every choice of an action space; () for a Box."""

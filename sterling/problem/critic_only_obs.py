@@ -15,10 +15,11 @@ from typing import Any
 
 from gymnasium import spaces
 
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.system.mistake import Mistake
 
 STATE = "state"  # the usual name
-ALWAYS_SEEN = ("action_mask", "alive", "truncated")  # entries that policies must see
+ALWAYS_SEEN = (ACTION_MASK, "alive", "truncated")  # entries that policies must see
 
 
 def check_unseen(names: Any, space: spaces.Space[Any]) -> tuple[str, ...]:

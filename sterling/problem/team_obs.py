@@ -14,12 +14,11 @@ import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Bool
 
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.agent_axis import ALIVE, STATUS, TRUNCATED, Agents
 from sterling.problem.critic_only_obs import space_without, without_entries
 from sterling.problem.picture_layout import all_leaf_spaces
 from sterling.system.mistake import Mistake
-
-ACTION_MASK = "action_mask"  # entry: which actions are allowed (nets/obs_encoder.py)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ from jaxtyping import Array, Key
 from sterling import random_keys
 from sterling.actor import Past
 from sterling.envs.hosted.shared_memory import (
-    ACTION_MASK,
     OBSERVATION,
     arrange_leaves,
     cast_observations,
@@ -27,7 +26,12 @@ from sterling.experience import acting
 from sterling.experience.channels_read import all_channels, channels_read
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.problem import critic_only_obs
-from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
+from sterling.problem.action_choices import (
+    ACTION_MASK,
+    choice_sizes,
+    describe_empty_choice,
+    without_option,
+)
 from sterling.problem.agent_axis import ALIVE, unread_entries
 from sterling.problem.joined_path import joined_path, path_words
 from sterling.problem.observation_values import cast_leaf

@@ -15,8 +15,8 @@ from sterling import envs, random_keys
 from sterling.cli import main
 from sterling.data import Dataset
 from sterling.data.episode_columns import Block
-from sterling.envs.hosted.shared_memory import ACTION_MASK
 from sterling.evaluation import TrainedPolicy
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.training.config.run_options import Guidance
 from sterling.training.evaluation.evaluate_policy import evaluate
 from sterling.training.policy_player import check_observation

@@ -33,9 +33,10 @@ from sterling import random_keys
 from sterling.algorithms.multi_agent import ippo
 from sterling.algorithms.online import ppo
 from sterling.nets.mlp import MLP
-from sterling.nets.obs_encoder import ACTION_MASK, Encoder, space_without_mask, without_mask
+from sterling.nets.obs_encoder import Encoder, space_without_mask, without_mask
 from sterling.nets.optimiser import adam
 from sterling.nets.running_statistics import ObsNormaliser
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.agent_axis import ALIVE, TRUNCATED
 from sterling.problem.team_obs import TeamObs
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config

@@ -15,10 +15,10 @@ from sterling.envs.actions.action_masks import FlattenActionMask
 from sterling.envs.actions.bounded_actions import RescaleAction
 from sterling.envs.actions.flat_actions import FlatActions
 from sterling.envs.hosted.action_bounds import is_bounded
-from sterling.envs.hosted.shared_memory import ACTION_MASK, space_leaves
+from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.envs.world_wrappers import Flatten
 from sterling.problem import critic_only_obs
-from sterling.problem.action_choices import masked_choices
+from sterling.problem.action_choices import ACTION_MASK, masked_choices
 from sterling.problem.agent_axis import unread_entries
 from sterling.types import Mistake
 

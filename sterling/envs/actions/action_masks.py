@@ -11,9 +11,14 @@ from gymnasium import spaces
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling.envs.episode_starts import Start
-from sterling.envs.hosted.shared_memory import ACTION_MASK
 from sterling.envs.world_wrappers import Wrapper
-from sterling.problem.action_choices import choice_sizes, is_joint_mask, mask_size, masked_choices
+from sterling.problem.action_choices import (
+    ACTION_MASK,
+    choice_sizes,
+    is_joint_mask,
+    mask_size,
+    masked_choices,
+)
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step, World
 
 

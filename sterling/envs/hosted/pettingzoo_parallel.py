@@ -14,14 +14,13 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling.envs.hosted.shared_memory import (
-    ACTION_MASK,
     OBSERVATION,
     ContractViolation,
     arrange_leaves,
     read_numbers,
     space_leaves,
 )
-from sterling.problem.action_choices import mask_size
+from sterling.problem.action_choices import ACTION_MASK, mask_size
 from sterling.problem.agent_axis import STATUS, joint
 from sterling.problem.critic_only_obs import STATE
 

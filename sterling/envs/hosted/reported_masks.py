@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling.envs.hosted.shared_memory import (
-    ACTION_MASK,
     OBSERVATION,
     ContractViolation,
     EnvDescription,
@@ -19,6 +18,7 @@ from sterling.envs.hosted.shared_memory import (
     space_leaves,
 )
 from sterling.problem.action_choices import (
+    ACTION_MASK,
     choice_sizes,
     describe_empty_choice,
     is_joint_mask,

@@ -21,7 +21,7 @@ from gymnasium import spaces
 from sterling.system.shown_values import shown_value
 
 SKIP, STEP, RESET, BUILD = range(4)  # orders; BUILD makes a new, seeded environment
-ACTION_MASK, OBSERVATION = "action_mask", "observation"  # entries of a masked observation
+OBSERVATION = "observation"  # entry beside the action mask of a masked observation
 
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 

@@ -29,12 +29,12 @@ from jaxtyping import Array, Bool, Key, PyTree
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.hosted.action_bounds import agent_action_space, to_env_action
 from sterling.envs.hosted.shared_memory import (
-    ACTION_MASK,
     LARGEST_NUMBER,
     cast_observations,
     plain_space,
     space_leaves,
 )
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.time_limit import vector_time_limit
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 

@@ -17,7 +17,6 @@ from gymnasium import spaces
 
 from sterling.envs.hosted import pettingzoo_parallel, reported_channels, reported_masks
 from sterling.envs.hosted.shared_memory import (
-    ACTION_MASK,
     BUILD,
     LARGEST_NUMBER,
     OBSERVATION,
@@ -33,6 +32,7 @@ from sterling.envs.hosted.shared_memory import (
     space_leaves,
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.observation_values import cast_leaf
 from sterling.problem.time_limit import time_limit
 from sterling.system.shown_values import short_text

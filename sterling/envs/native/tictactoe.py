@@ -25,6 +25,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.types import Mistake, Obs
 
 NAMES = ("self", "perfect", "random")
@@ -42,7 +43,7 @@ class Board(eqx.Module):
     def obs(self) -> Obs:
         """The observation of the player to move."""
         both = jnp.concatenate([self.own, self.other]).astype(jnp.float32)
-        return {"action_mask": self.free.astype(jnp.int8), "board": both}
+        return {ACTION_MASK: self.free.astype(jnp.int8), "board": both}
 
     @property
     def free(self) -> Bool[Array, "square"]:
@@ -68,7 +69,7 @@ class SelfPlay:
 
     obs: ClassVar = spaces.Dict(
         {
-            "action_mask": spaces.Box(0, 1, (SQUARES,), np.int8),
+            ACTION_MASK: spaces.Box(0, 1, (SQUARES,), np.int8),
             "board": spaces.Box(0.0, 1.0, (2 * SQUARES,), np.float32),
         }
     )

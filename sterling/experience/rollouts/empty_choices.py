@@ -11,8 +11,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int
 
 from sterling.equations.factored_values import split_choices
-from sterling.nets.obs_encoder import ACTION_MASK
-from sterling.problem.action_choices import choice_sizes, describe_empty_choice
+from sterling.problem.action_choices import ACTION_MASK, choice_sizes, describe_empty_choice
 from sterling.problem.agent_axis import ALIVE
 from sterling.types import Obs, Spec
 

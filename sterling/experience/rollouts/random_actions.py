@@ -13,7 +13,8 @@ from sterling import random_keys as named
 from sterling.actor import Past
 from sterling.experience import acting
 from sterling.nets.action_heads import Actions
-from sterling.nets.obs_encoder import ACTION_MASK, action_mask
+from sterling.nets.obs_encoder import action_mask
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.types import Action, Obs, World
 
 

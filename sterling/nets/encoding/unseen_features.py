@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sterling.nets.mlp import MLP, PartialMLP
-from sterling.nets.obs_encoder import ACTION_MASK, Encoder, feature_count, leaf_spaces
+from sterling.nets.obs_encoder import Encoder, feature_count, leaf_spaces
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.types import Mistake
 
 

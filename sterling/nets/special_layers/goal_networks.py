@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 from sterling import random_keys
 from sterling.nets.action_heads import Actions
 from sterling.nets.mlp import MLP
-from sterling.nets.obs_encoder import ACTION_MASK
+from sterling.problem.action_choices import ACTION_MASK
 from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION, has_goals
 from sterling.types import Action, Mistake, Obs, Spec
 
