@@ -134,6 +134,7 @@ class Spec:
     )
     limit: int | None = None  # steps after which an episode is truncated; None: never, or unknown
     alternating: bool = False  # whether two sides of a zero-sum game move in turn
+    level_space: gymnasium.Space[Any] | None = None  # of levels, if the task names it
     # entries of obs that policies do not get, and whether critics do, of algorithms whose critics
     # can: see sterling/problem/critic_only_obs.py
     unseen: tuple[str, ...] = ()

@@ -14,9 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake, Obs
 
 MAX_HELD_OUT = 100  # at most so many levels are kept for evaluation
@@ -81,6 +83,26 @@ def can_begin_episodes(task: Any) -> bool:
 def level_options(task: Any) -> list[str]:
     """Return the names of the options about a task's levels."""
     return ["levels"] if isinstance(task, TaskWithLevels) else []
+
+
+def level_space(task: Any) -> spaces.Space[Any] | None:
+    """Return the space of a task's levels, its ``level_space``; None if it names none. Raise
+    Mistake if its levels have another form."""
+    space = getattr(task, "level_space", None)
+    if space is None:
+        return None
+    if not (isinstance(space, spaces.Space) and isinstance(task, TaskWithLevels)):
+        raise Mistake(
+            f"level_space={shown_value(space)} must be a gymnasium space, of a task with level(key)"
+        )
+    drawn = jax.tree.map(np.shape, jax.eval_shape(task.level, jax.random.key(0)))
+    named = jax.tree.map(np.shape, space.sample())
+    if drawn != named:
+        raise Mistake(
+            f"level(key) returns levels of the shapes {drawn}, and those of level_space, {space}, "
+            f"have {named}. Correct one of them."
+        )
+    return space
 
 
 def take_levels(book: PyTree, number: Int[Array, "..."]) -> PyTree:

@@ -16,9 +16,9 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import random_keys
+from sterling.envs import levels as task_levels
 from sterling.envs.env_options import check_whole_number
 from sterling.envs.episode_starts import Start
-from sterling.envs.levels import TaskWithLevels, begin_episode, make_level_book, make_reset
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import REWARD, Agents
 from sterling.problem.channels import Channel, check_channels
@@ -120,6 +120,7 @@ class TracedWorld:
             raise Mistake(f"A time limit of {limit} steps is not possible. Use 0 for no limit.")
         # agents are told of the task that they are trained in, also where they are evaluated
         known: Any = {"limit": _shown_limit(task, limit), "alternating": _is_alternating(task)}
+        known["level_space"] = task_levels.level_space(task)
         if purpose.partition("/")[0] == "evaluate":
             task = getattr(task, "evaluation_task", task)
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
@@ -131,11 +132,11 @@ class TracedWorld:
         parts["summaries"] = check_summaries(getattr(task, "summaries", {}), channels)
         self.spec = Spec(task.obs, task.action, envs, **parts, **known)
         self._alternating = _is_alternating(task)
-        usual = getattr(task, "levels", 0) if isinstance(task, TaskWithLevels) else 0
+        usual = getattr(task, "levels", 0) if isinstance(task, task_levels.TaskWithLevels) else 0
         count = usual if levels is None else levels
         check_whole_number("levels", count, 0)
-        self.book = make_level_book(task, purpose, count) if count else None
-        self._begin = make_reset(task, self.book)
+        self.book = task_levels.make_level_book(task, purpose, count) if count else None
+        self._begin = task_levels.make_reset(task, self.book)
         self._reset = jax.jit(over_seeds(self._strategy, self._reset_seed))
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[TracedState, Obs]:
@@ -153,7 +154,7 @@ class TracedWorld:
     ) -> TracedState:
         """Make episodes begin at ``start`` in the envs that are ``given`` it, from their next reset
         on; with ``now`` that reset is the next step."""
-        if start.level is not None and not isinstance(self.task, TaskWithLevels):
+        if start.level is not None and not isinstance(self.task, task_levels.TaskWithLevels):
             raise Mistake("This world has no levels to begin in. Give a state to begin in.")
         ended = state.ended | given if now else state.ended
         if state.start is not None and state.given is not None:
@@ -218,7 +219,7 @@ class TracedWorld:
         if start is None or state.given is None:
             return *self._begin(key), 0
         if start.level is not None:
-            begun = begin_episode(self.task, self.book, key, state.given, start.level)
+            begun = task_levels.begin_episode(self.task, self.book, key, state.given, start.level)
             return *begun, 0
         given_start = (start.state, start.obs, start.elapsed)
         return tree_where(state.given, given_start, (*self._begin(key), jnp.zeros((), jnp.int32)))

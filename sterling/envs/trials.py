@@ -75,6 +75,7 @@ class Trials:
             raise Mistake("Trials need a task of one side, not a game. Name another environment.")
         self.task, self.episodes, self.limit, self.final = task, episodes, limit, final
         self.action, self.levels = task.action, getattr(task, "levels", 0)
+        self.level_space = getattr(task, "level_space", None)
         self._inner_channels: dict[str, Channel] = dict(getattr(task, "channels", {}))
         self.summaries: dict[str, Summary] = dict(getattr(task, "summaries", {}))
         self.obs, self.unseen = _observed(task, final)

@@ -13,6 +13,7 @@ from sterling.envs import levels
 from sterling.envs.episode_starts import Start, require_startable
 from sterling.envs.frame_stack import FrameStack
 from sterling.envs.traced_world import TracedWorld
+from sterling.envs.trials import Trials
 from sterling.envs.world_wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
 from sterling.types import Mistake
 
@@ -270,3 +271,25 @@ def test_assigned_starts_are_part_of_the_checkpointed_state():
     )
     assert len(jax.tree.leaves(told)) == len(jax.tree.leaves(state)) + 2
     assert dataclasses.replace(told, start=None, given=None).start is None
+
+
+def test_learners_are_told_the_space_of_a_tasks_levels_also_where_they_are_evaluated():
+    class Named(Counted):
+        level_space = spaces.Discrete(500)
+
+    for purpose in ("train", "evaluate"):
+        world = TracedWorld(Named(), SEEDS, 2, purpose=purpose)
+        assert FrameStack(world, 2).spec.level_space == spaces.Discrete(500)
+    assert TracedWorld(Trials(Named(), 2), SEEDS, 2).spec.level_space == spaces.Discrete(500)
+    assert TracedWorld(Counted(), SEEDS, 2).spec.level_space is None
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [(500, "a gymnasium space"), (spaces.Box(0.0, 1.0, (2,)), "the shapes \\(\\)")],
+)
+def test_level_spaces_of_another_form_than_the_levels_are_refused(space, said):
+    task = Counted()
+    task.level_space = space
+    with pytest.raises(Mistake, match=said):
+        TracedWorld(task, SEEDS, 2)

@@ -17,6 +17,7 @@ from sterling.types import Mistake, Spec
 
 WORLD = "Pendulum-v1"  # torques of -2 to 2
 TORQUE, ROWS = 0.5, 200
+SPACE = spaces.Box(0.0, 1.0, (2,))  # of levels
 SMALL = {"width": 16, "batch": 32, "lr": 1e-2, "evaluate_episodes": 0}
 
 
@@ -130,9 +131,9 @@ def test_learner_from_a_log_is_told_the_worlds_time_limit_or_else_the_logs(const
     )
     settings = asked(data.save(tmp_path / "log"))
     world = Pendulum(1.0)
-    world.spec = dataclasses.replace(world.spec, limit=200, alternating=True)
+    world.spec = dataclasses.replace(world.spec, limit=200, alternating=True, level_space=SPACE)
     told = run_dataset.spec_and_summary(settings, world)[0]
-    assert (told.limit, told.alternating) == (200, True)
+    assert (told.limit, told.alternating, told.level_space) == (200, True, SPACE)
     assert run_dataset.spec_and_summary(settings, None)[0].limit == 60
     filled = run_dataset.fill_from_log(dataclasses.replace(settings, environment=""))
     assert run_dataset.SpacesWorld(filled.spaces).spec.limit == 60  # where the log no longer exists
