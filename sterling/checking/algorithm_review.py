@@ -17,7 +17,7 @@ from sterling.checking.planner_checks import planner_checks
 from sterling.checking.problems.checked_problem import (
     Problem,
     asks_random_log,
-    declared_problem,
+    declared_settings,
     names_place,
     problem_label,
 )
@@ -36,6 +36,7 @@ from sterling.checking.review_findings import (
     section_checks,
 )
 from sterling.checking.small_settings import small_fields
+from sterling.checking.strict_algorithm import StrictAlgorithm
 from sterling.checking.training_checks import TrainingRuns, answer_checks, comparison_checks
 from sterling.checking.update_checks import Subject, may_learn_from_rewards, update_checks
 from sterling.field_types import SIZES_TYPE
@@ -84,8 +85,9 @@ def check_algorithm(
         quick: leave out most probes.
         **options: further arguments of :func:`sterling.train`, such as ``env_options``.
 
-    What is not given is taken from the algorithm's dict ``checked_in``, if it has one. Raises
-    Mistake if ``algorithm`` is no algorithm, or refuses the world or log that is named.
+    What is not given is taken from the algorithm's dict ``checked_in``, if it has one: arguments of
+    :func:`sterling.train`, settings among them. Raises Mistake if ``algorithm`` is no algorithm, or
+    refuses the world or log that is named.
     """
     word = algorithms.reference_to(algorithm)
     module: Any = algorithms.find(word)
@@ -100,9 +102,10 @@ def check_algorithm(
         why = "only for online learning and logs; it learns from texts"
         yield Finding(RUN_CHECKS, NOT_CHECKED, why)
         return
-    small = small_fields(module.Config, needs.has_feed(FRESH), fields or {})
+    where = {"environment": environment, "data": data, **options}
+    own, given = declared_settings(module, fields or {}, where)
+    small = small_fields(module.Config, needs.has_feed(FRESH), own)
     config = make_config(module, small, str(word))
-    given = declared_problem(module, {"environment": environment, "data": data, **options})
     named = word if word == algorithm else algorithm
     asked = Named(module, named, small, config, module.needs(config), quick)
     yield from run_checks(_behaviour_checks(asked, given))
@@ -191,7 +194,7 @@ def _begin(named: Named, problem: Problem, form: str) -> list[Any]:
     first iteration of a run."""
     probe = form and has_known_answers(problem.options) and hasattr(named.module, "act")
     if probe and _has_simple_batches(named.needs):
-        return [Subject(named.module, named.config, form)]
+        return [Subject(StrictAlgorithm(named.module), named.config, form)]
     return first_subjects(problem)
 
 

@@ -14,6 +14,7 @@ from sterling import random_keys
 from sterling.actor import Past
 from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import CheckFailed, NotChecked
+from sterling.checking.strict_algorithm import StrictAlgorithm
 from sterling.experience.beside_rows import STEPS
 from sterling.needs.feed import EPISODES, PAD
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec
@@ -30,6 +31,8 @@ def first_subjects(problem: Problem) -> list[FeedSubject]:
     run: Any = build_first_phase(settings)
     try:
         begun = FirstIteration(run, checked_problem_spec(settings))
+        strict = begun.run.agent.algorithm
+        jax.eval_shape(lambda key: strict.init(key, begun.spec, settings.config), jax.random.key(0))
         return [FeedSubject(begun, feed) for feed in run.agent.needs.feeds]
     finally:
         run.source.close()
@@ -40,7 +43,9 @@ class FirstIteration:
 
     def __init__(self, begun: Any, spec: Spec):
         run = Visits({}).made(begun)  # has pairs compared, for instance
-        self.run, self.spec = run, spec
+        own: Any = StrictAlgorithm(run.agent.algorithm)
+        agent = dataclasses.replace(run.agent, algorithm=own)
+        self.run, self.spec = dataclasses.replace(run, agent=agent), spec
         self.state = jax.tree.map(lambda leaf: leaf[0], run.agent.state)
         keys = random_keys.for_seeds(run.seeds, "collect", 0)
         collect = self._compiled(lambda run, keys: run.source.collect(run.agent, keys)[1])

@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sterling.checking.strict_algorithm import PROMOTION, PROMOTION_REMEDY
 from sterling.lookup.user_imports import describe_error
 from sterling.training.runtime.signals import EXIT_RESUMABLE
 
 HOLDS, FAILS, NOT_CHECKED = "holds", "fails", "not checked"
+LEFT_OUT = "left out by --quick"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Finding:
     """One line of a review."""
 
     what: str  # what was checked, such as "learn ignores masked rows"
-    verdict: str  # HOLDS, FAILS or NOT_CHECKED
+    verdict: str  # HOLDS, FAILS, NOT_CHECKED or LEFT_OUT
     said: str = ""  # what was observed
     remedy: str = ""  # what to do about it
     where: str = ""  # file:line of the checked code, if known
@@ -41,6 +43,14 @@ class CheckFailed(Exception):
 
 class NotChecked(Exception):
     """Raised by a check that cannot be made, with the reason."""
+
+    verdict = NOT_CHECKED
+
+
+class LeftOut(NotChecked):
+    """Raised by a check that --quick leaves out on purpose."""
+
+    verdict = LEFT_OUT
 
 
 # what is checked, the check, and the code that it checks
@@ -77,7 +87,7 @@ def _run_check(what: str, check: Callable[[], str | None], code: Any) -> Finding
     try:
         return Finding(what, HOLDS, check() or "")
     except NotChecked as reason:
-        return Finding(what, NOT_CHECKED, str(reason))
+        return Finding(what, reason.verdict, str(reason))
     except CheckFailed as wrong:
         return Finding(what, FAILS, wrong.said, wrong.remedy, code_location(code))
     except SystemExit as error:
@@ -85,12 +95,19 @@ def _run_check(what: str, check: Callable[[], str | None], code: Any) -> Finding
             raise
         return Finding(what, FAILS, f"it raises {describe_error(error)}", "", code_location(code))
     except Exception as error:  # from the user's code, or from ours on its results
-        return Finding(what, FAILS, f"it raises {describe_error(error)}", "", code_location(code))
+        remedy = PROMOTION_REMEDY if PROMOTION in str(error) else ""
+        said = f"it raises {describe_error(error)}"
+        return Finding(what, FAILS, said, remedy, code_location(code))
 
 
 def not_checked(why: str) -> str:
-    """Raise :class:`NotChecked`; with ``partial``, a check that is left out for a reason."""
+    """Raise :class:`NotChecked`; with ``partial``, a check that cannot be made for a reason."""
     raise NotChecked(why)
+
+
+def leave_out(why: str = LEFT_OUT) -> str:
+    """Raise :class:`LeftOut`: --quick leaves a check out."""
+    raise LeftOut(why)
 
 
 def code_location(code: Any) -> str:

@@ -19,6 +19,7 @@ from sterling.checking.example_batch import (
     with_final_discount,
 )
 from sterling.checking.review_findings import Check, CheckFailed
+from sterling.checking.state_differences import StateDifference, state_difference
 from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.needs.feed import FRESH
 from sterling.problem.agent_axis import REWARD as AGENTS_REWARD
@@ -214,20 +215,23 @@ def check_shapes_kept(subject: Any) -> str:
     return f"{len(after)} leaves"
 
 
-def _first_difference(one: Any, other: Any) -> str | None:
-    """Return the first leaf in which two states differ beyond rounding, None if there is none."""
-    pairs = zip(jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True)
-    for (path, first), second in pairs:
-        x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
-        if not np.allclose(x, y, rtol=1e-5, atol=1e-6, equal_nan=True):
-            return jax.tree_util.keystr(path)
-    return None
+def _beyond_rounding(one: Any, other: Any) -> Any:
+    """Return the numbers of two leaves; the first for both if they differ by rounding alone."""
+    near = np.allclose(
+        one.astype(np.float64), other.astype(np.float64), rtol=1e-5, atol=1e-6, equal_nan=True
+    )
+    return (one, one) if near else (one, other)
+
+
+def _difference(one: Any, other: Any) -> StateDifference | None:
+    """Return how two states differ beyond rounding, None if they do not."""
+    return state_difference(one, other, _beyond_rounding)
 
 
 def check_deterministic(subject: Any) -> str:
     """Check that the same key and batch give the same state."""
     batch = subject.batch()
-    if part := _first_difference(subject.update(batch), subject.update(batch)):
+    if part := _difference(subject.update(batch), subject.update(batch)):
         raise CheckFailed(
             f"the same key and batch give different states ({part})",
             "draw all random numbers from the key",
@@ -244,7 +248,7 @@ def check_masked_rows(subject: Any) -> str:
         subject.update(corrupt_masked_rows(batch, garbage, subject.rollout))
         for garbage in (0.0, 50.0)
     )
-    if part := _first_difference(one, other):
+    if part := _difference(one, other):
         raise CheckFailed(
             f"numbers in rows whose mask is False change the state ({part})",
             "weight every loss and statistic by batch.mask, as masked_mean(loss, batch.mask) of "
@@ -263,7 +267,7 @@ def check_discount_used(subjects: list[Any]) -> str:
     for subject in subjects:
         batch = subject.batch()
         ended, cut = (subject.update(with_final_discount(batch, each)) for each in (0.0, 1.0))
-        if _first_difference(ended, cut) is not None:
+        if _difference(ended, cut) is not None:
             return ""
     if not hasattr(subjects[0].algorithm, "value"):
         return "it learns nothing from the discount, and has no value(state, obs)"
@@ -291,4 +295,4 @@ def _learns_from_rewards(subject: Any) -> bool:
         name: 1.0 - 2.0 * x if name == AGENTS_REWARD else x for name, x in batch.extras.items()
     }
     other = Record(**{**vars(batch), "reward": 1.0 - 2.0 * batch.reward, "extras": extras})
-    return _first_difference(subject.update(batch), subject.update(other)) is not None
+    return _difference(subject.update(batch), subject.update(other)) is not None

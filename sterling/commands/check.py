@@ -11,6 +11,7 @@ from sterling.algorithms import ALGORITHMS, import_path
 from sterling.commands import train
 from sterling.commands.options import algorithm_options, option_values
 from sterling.lookup import user_imports
+from sterling.system import interrupts
 from sterling.system.mistake import Mistake
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ checked against the rules that every environment must follow. Language tasks (a 
 FILE.jsonl:math, FILE.py or FILE.py:make) are made and judged: right, wrong and odd answers. A check
 that crashes is a finding, and the others go on. Exit code 0 if no check fails, 1 if one does, 2 for
 wrong use."""
-VERDICT_MARKS = {"holds": "ok", "fails": "WRONG", "not checked": "-"}
+VERDICT_MARKS = {"holds": "ok", "fails": "WRONG", "not checked": "-", "left out by --quick": "-"}
 
 
 def add_options_for(parser: Any, words: Sequence[str]) -> None:
@@ -65,18 +66,35 @@ def add_options_for(parser: Any, words: Sequence[str]) -> None:
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Print each finding as soon as it is made, and at the end how many checks hold."""
-    found = _findings(chosen)
+    """Print each finding as soon as it is made, and at the end, also of a check that is stopped,
+    how many checks hold."""
+    found = iter(_findings(chosen))
     whats: dict[str, list[str]] = {verdict: [] for verdict in VERDICT_MARKS}
-    for finding in found:
+    name = user_imports.short_name(chosen.what)
+    while True:
+        stopped = f"{name}: stopped; so far {_counts(whats)}"
+        with interrupts.interrupt_message(stopped):
+            try:
+                finding = next(found, None)
+            except SystemExit as error:  # a training run that a signal stopped
+                if error.code == interrupts.EXIT_RESUMABLE:
+                    print(f"\n{stopped}", flush=True)
+                raise
+        if finding is None:
+            break
         whats[finding.verdict].append(finding.what)
         print(_finding_text(finding), flush=True)
-    hold, fail, left = whats.values()
-    counts = f"{len(hold)} hold, {len(fail)} fail, {len(left)} not checked"
-    print(f"\n{user_imports.short_name(chosen.what)}: {counts}")
-    if left:
+    print(f"\n{name}: {_counts(whats)}")
+    if left := whats["not checked"]:
         print(f"not checked: {'; '.join(left)}")
-    return int(bool(fail))
+    return int(bool(whats["fails"]))
+
+
+def _counts(whats: dict[str, list[str]]) -> str:
+    """Return how many checks have each verdict, in words."""
+    hold, fail, left, quick = map(len, whats.values())
+    words = f"{hold} hold, {fail} fail, {left} not checked"
+    return f"{words}, {quick} left out by --quick" if quick else words
 
 
 def _findings(chosen: argparse.Namespace) -> Iterator[Finding]:

@@ -1,17 +1,25 @@
-"""`sterling check` goes on after a check that crashes, and names what it did not check."""
+"""`sterling check` goes on after a check that crashes, names what it did not check, and says by how
+much states differ."""
 
+import contextlib
+import itertools
 import re
 import types
 
+import equinox as eqx
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.online import dqn, r2d2, recurrent_ppo
-from sterling.checking import algorithm_review, check_algorithm, check_environment
-from sterling.checking.review_findings import CheckFailed
+from sterling.checking import algorithm_review, check_algorithm, check_environment, training_checks
+from sterling.checking.review_findings import CheckFailed, Finding
+from sterling.cli import main
+from sterling.commands import check
+from sterling.system import interrupts
 from sterling.types import Spec, Step
 
 STEPPED, BUILT = "it can be reset and stepped", "it can be built, reset and stepped once"
@@ -126,25 +134,27 @@ def crash(*given):
     raise KeyError("crash")
 
 
+def dqn_with(**parts):
+    """DQN with some functions replaced."""
+    own = {name: getattr(dqn, name) for name in ("needs", "init", "act", "learn", "value")}
+    own = {name: staticmethod(part) for name, part in (own | parts).items()}
+    return type("Faulty", (), {"Config": dqn.Config, **own})
+
+
 def test_check_of_an_algorithm_without_known_needs_is_a_finding():
-    parts = {name: staticmethod(getattr(dqn, name)) for name in ("init", "act", "learn")}
-    made = type("Faulty", (), {"Config": dqn.Config, **parts, "needs": staticmethod(crash)})
-    found = list(check_algorithm(made))
+    found = list(check_algorithm(dqn_with(needs=crash)))
     assert wrong(found)[-1] == "needs(config)"
     assert found[-1].verdict == "not checked"
 
 
 @pytest.mark.slow  # runs of an algorithm
 def test_check_of_an_algorithm_goes_on_after_act_crashes_and_counts_what_is_left_out():
-    names = ("needs", "init", "learn", "value")
-    parts = {name: staticmethod(getattr(dqn, name)) for name in names}
-    made = type("Faulty", (), {"Config": dqn.Config, **parts, "act": staticmethod(crash)})
-    found = list(check_algorithm(made, quick=True))
+    found = list(check_algorithm(dqn_with(act=crash), quick=True))
     assert "act returns actions in the action space (discrete actions)" in wrong(found)
     whats = {one.what: one for one in found}
     assert whats["learn separates ends from truncations (discrete actions)"].failed  # it acts, too
     assert whats["it solves probe:both (policies that use observations)"].failed
-    left = [one for one in found if one.said == "left out by --quick"]
+    left = [one for one in found if one.verdict == "left out by --quick"]
     assert len(left) == 6
 
 
@@ -159,3 +169,105 @@ def test_value_of_an_algorithm_with_memory_must_take_a_key():
     for module in (r2d2, recurrent_ppo):
         checks = {what: check for what, check, _ in algorithm_review._form_checks(module)}
         assert checks["value(state, past, obs, key)"]() == ""
+
+
+HELD, LEFT = Finding("one rule", "holds"), Finding("a probe", "left out by --quick")
+
+
+@pytest.mark.parametrize("stop", [SystemExit(75), KeyboardInterrupt()])
+def test_a_stopped_check_counts_what_it_saw(monkeypatch, capsys, stop):
+    """After Ctrl-C the process itself prints the message, when it has cleaned up."""
+
+    def until_stopped(chosen):
+        yield HELD
+        raise stop
+
+    monkeypatch.setattr(check, "_findings", until_stopped)
+    monkeypatch.setattr(interrupts, "_messages", ["stopped"])
+    with contextlib.suppress(SystemExit):
+        assert main(["check", "dqn"]) == interrupts.EXIT_INTERRUPTED
+    shown = capsys.readouterr().out if isinstance(stop, SystemExit) else interrupts._messages[-1]
+    assert "dqn: stopped; so far 1 hold, 0 fail, 0 not checked" in shown
+
+
+def test_a_quick_check_that_finds_nothing_is_clean(monkeypatch, capsys):
+    monkeypatch.setattr(check, "_findings", lambda chosen: [HELD, LEFT])
+    assert main(["check", "dqn", "--quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "dqn: 1 hold, 0 fail, 0 not checked, 1 left out by --quick\n" in shown
+    assert "\nnot checked:" not in shown
+
+
+def promoting(state, batch, key):
+    return state, batch.action * 0.5
+
+
+def adding_axes(state, batch, key):
+    return state, jnp.zeros(3) + jnp.zeros((2, 3))
+
+
+@pytest.mark.parametrize("learn", [promoting, adding_axes])
+def test_promotion_of_types_and_axes_is_found_wherever_a_user_checks(learn):
+    """Tests are strict themselves, users are not."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        findings = check_algorithm(dqn_with(learn=learn))
+        found = next(one for one in findings if one.what.startswith("learn keeps shapes"))
+    assert found.failed
+    assert "jax_numpy_" in found.said
+    assert found.where.startswith("test_checking_crashes.py:")
+    assert "with [None]" in found.remedy
+
+
+def of_seeds(change):
+    """Runs whose second seed is changed where the first is trained beside it."""
+    alone = {"count": np.ones((1, 2), np.int32), "weight": np.array([[0.5, 2.0]], np.float32)}
+    beside = jax.tree.map(lambda x: np.concatenate([np.zeros_like(x), x]), alone)
+    beside |= {name: value.astype(beside[name].dtype) for name, value in change(beside).items()}
+
+    def train_short(budget, seeds, strategy):
+        assert strategy == "map"
+        state = alone if seeds == [1] else beside
+        return types.SimpleNamespace(agent=types.SimpleNamespace(state=state))
+
+    problem = types.SimpleNamespace(short_run=lambda: 9, budget="steps", late_feed=lambda: "")
+    return types.SimpleNamespace(problem=problem, train_short=train_short)
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "said"),
+    [
+        (lambda x: {}, "", "bit for bit, after 9 steps"),
+        (lambda x: {"weight": x["weight"] * (1 + 1e-7)}, "--a=b", "but for rounding, after 9"),
+        (lambda x: {"weight": x["weight"] * (1 + 1e-7)}, "", "WRONG"),
+        (lambda x: {"weight": x["weight"] * 1.001}, "--a=b", "WRONG"),
+        (lambda x: {"count": x["count"] + 1}, "--a=b", "WRONG"),
+    ],
+    ids=["equal", "rounding", "rounding of users", "seeds share", "counts"],
+)
+def test_a_seed_alone_differs_by_rounding_only_where_xla_is_told_to_round(
+    monkeypatch, change, flags, said
+):
+    """Bit for bit with XLA's own programs for CPUs; a dependence is more than rounding."""
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    if said != "WRONG":
+        assert training_checks._check_seed_alone(of_seeds(change)).startswith(said)
+        return
+    with pytest.raises(CheckFailed, match=r"seed 1 differs .*: \['\w+'\] by .* relative") as wrong:
+        training_checks._check_seed_alone(of_seeds(change))
+    assert ("XLA_FLAGS" in wrong.value.remedy) == bool(flags)
+
+
+@pytest.mark.slow  # two runs
+def test_a_key_that_depends_on_how_many_seeds_there_are_is_found():
+    def init(key, spec, config):
+        state = dqn.init(key, spec, config)
+        bias = lambda state: state.net.advantage.layers[-1].bias  # noqa: E731
+        drawn = jax.random.normal(jax.random.key(next(calls)), bias(state).shape)
+        return eqx.tree_at(bias, state, drawn)
+
+    calls = itertools.count()
+    findings = check_algorithm(dqn_with(init=init), environment="probe:action")
+    found = {one.what: one for one in findings}
+    wrong_one = found["a seed alone equals the same seed among several"]
+    assert wrong_one.failed
+    assert "relative" in wrong_one.said

@@ -14,15 +14,17 @@ from sterling.algorithms.offline import cql, iql, td3bc
 from sterling.algorithms.online import sac
 from sterling.checking import check_algorithm
 from sterling.checking.problems.checked_problem import (
+    Problem,
     asks_random_log,
     declared_problem,
+    declared_settings,
     problem_label,
 )
 from sterling.checking.problems.made_problems import has_known_answers, made_problems
 from sterling.checking.problems.random_log import write_random_log
 from sterling.cli import main
 from sterling.data.dataset import Dataset
-from sterling.types import Mistake
+from sterling.types import Feed, Mistake, Needs, config
 
 LOG = {"environment": "probe:limits-continuous", "data": "random"}
 
@@ -114,6 +116,44 @@ def test_arguments_given_for_checking_replace_those_that_the_file_declares(tmp_p
     )
     with pytest.raises(Mistake, match="checked_in is a dict of arguments"):
         declared_problem(types.SimpleNamespace(checked_in="CartPole-v1"), given)
+
+
+@config
+class Waiting:
+    """How long a model is fitted first."""
+
+    wait: int = 3_000
+    fits: int = 1
+    unlike: int = 7
+
+
+def model_first(settings):
+    model = Feed(name="model", batch=8, updates=settings.fits, until=settings.wait)
+    return Needs(1, (model, Feed(batch=8, after=settings.wait)), 1_000)
+
+
+def test_short_runs_wait_for_feeds_that_begin_later_or_name_the_setting(tmp_path):
+    """The longest wait is 2,000 iterations; a log's budget are the updates of the iterations."""
+    parts = {"Config": Waiting, "needs": staticmethod(model_first)}
+    parts |= {name: staticmethod(print) for name in ("init", "act", "learn", "learn_model")}
+    made = type("Made", (), parts)
+    world = {"environment": "probe:action", "envs": 8}
+    short = Problem(made, {"wait": 20}, world, "")
+    assert (short.short_run(), short.late_feed()) == ((20 + 12) * 8, "")
+    long = Problem(made, {}, world, "")
+    assert long.short_run() == 12 * 8
+    late = ", but without learn, which waits for 3,000 iterations: give checked_in = "
+    assert long.late_feed() == late + '{"wait": 20} in its file'
+    log = {"environment": "probe:delay", "data": write_random_log("probe:delay", {}, tmp_path)}
+    at_once = Problem(made, {"wait": 1, "fits": 500}, log, "")
+    assert at_once.short_run() == 500 + 12
+    assert at_once.settings().budget > 0
+
+
+def test_settings_that_a_file_declares_for_checking_hold_unless_they_are_given():
+    made = type("Made", (), {"Config": Waiting, "needs": staticmethod(model_first)})
+    made.checked_in = {"wait": 20, "unlike": 9}
+    assert declared_settings(made, {"unlike": 5}, {}) == ({"wait": 20, "unlike": 5}, {})
 
 
 def test_log_of_random_actions_keeps_successors_ends_and_options(tmp_path):

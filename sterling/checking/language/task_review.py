@@ -21,6 +21,7 @@ from sterling.checking.review_findings import (
     CheckFailed,
     Finding,
     NotChecked,
+    leave_out,
     not_checked,
     run_checks,
     section_checks,
@@ -102,7 +103,7 @@ def _task_checks(family: Family, quick: bool) -> Iterator[Check]:
             yield what, partial(check if tasks.posed else _no_task, tasks), code
     if tasks.left_out:
         why = f"{tasks.left_out} are left out" + " by --quick" * quick
-        yield "all other tasks", partial(not_checked, why), sample
+        yield "all other tasks", partial(leave_out if quick else not_checked, why), sample
 
 
 def _no_task(tasks: ReviewedTasks) -> str:

@@ -13,8 +13,8 @@ from sterling.training.api import settings_from_arguments
 from sterling.training.config.run_arguments import train_arguments
 from sterling.training.config.settings import Settings
 from sterling.training.phases.phase_sequence import (
+    learner_needs,
     steps_per_iteration,
-    updates_per_iteration,
     warmup_steps,
 )
 from sterling.types import Mistake
@@ -24,6 +24,7 @@ RANDOM_LOG = "random"  # the word for a log that the check makes by random actio
 PLACE = ("environment", "env_options", "data")
 PLANNED = 40_000  # steps or updates of the run that is begun, for schedules
 SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
+MOST_WAIT = 2_000  # iterations that such a run waits for a feed that begins later
 ENVS = 8
 
 
@@ -58,11 +59,26 @@ class Problem:
         return {k: v for k, v in given.items() if v is not None and not isinstance(v, str)}
 
     def short_run(self) -> int:
-        """Return the budget of a run of a few iterations."""
+        """Return the budget of a run of a few iterations, after those that some feed waits for."""
         settings = self.settings()
+        needs = learner_needs(settings)
+        wait = max(feed.after for feed in needs.feeds)
+        rounds = SHORT_RUN_ITERATIONS + (wait if wait <= MOST_WAIT else 0)
         if self.budget == "updates":
-            return int(SHORT_RUN_ITERATIONS * updates_per_iteration(settings))
-        return warmup_steps(settings) + SHORT_RUN_ITERATIONS * steps_per_iteration(settings)
+            return int(needs.updates_of(rounds))
+        return warmup_steps(settings) + rounds * steps_per_iteration(settings)
+
+    def late_feed(self) -> str:
+        """Return words about a feed that begins too late for a short run, and the setting to make
+        smaller; "" if there is none."""
+        settings = self.settings()
+        late = max(learner_needs(settings).feeds, key=lambda feed: feed.after)
+        if late.after <= MOST_WAIT:
+            return ""
+        named = [name for name, value in vars(settings.config).items() if value == late.after]
+        smaller = f'{DECLARED} = {{"{named[0]}": 20}} in its file' if named else "a smaller after"
+        waits = f"which waits for {late.after:,} iterations"
+        return f", but without {late.learner}, {waits}: give {smaller}"
 
 
 def declared_problem(algorithm: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +106,17 @@ def declared_problem(algorithm: Any, given: dict[str, Any]) -> dict[str, Any]:
             "ALGORITHM ENVIRONMENT --env KEY=VALUE."
         )
     return found
+
+
+def declared_settings(
+    algorithm: Any, fields: dict[str, Any], given: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of the Config to check with, those given and below them those that the
+    algorithm declares, and the other arguments of :func:`declared_problem`."""
+    found = declared_problem(algorithm, given)
+    names = [field.name for field in dataclasses.fields(algorithm.Config)]
+    own = {name: found.pop(name) for name in names if name in found}
+    return own | fields, found
 
 
 def names_place(options: dict[str, Any]) -> bool:
