@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +17,7 @@ from sterling import random_keys as named
 from sterling.experience.batch_draws import Draws, feed_keys
 from sterling.experience.stored_rows import RowsToStore, rows_to_store
 from sterling.training.plasticity.hidden_unit_metrics import hidden_unit_metrics
-from sterling.types import Algorithm, Feed, Mistake
+from sterling.types import Algorithm, Feed, Mistake, Record
 
 UPDATE_COUNT = "updates"  # the metric that counts the updates of a feed with a name
 StateAndHeard = tuple[Any, PyTree]  # an algorithm's state, and what the source hears from it
@@ -81,7 +83,8 @@ class FeedUpdates:
         (state, heard), (chance, key) = learned, each
         batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
         learn = getattr(self.algorithm, self.feed.learner)
-        state, signals = learn(state, batch, key)
+        with _explained_extras(self.feed, batch):
+            state, signals = learn(state, batch, key)
         metrics = signals.metrics
         if self.measured:
             units_key = named.fold(key, "units")
@@ -94,6 +97,24 @@ class FeedUpdates:
         current = getattr(self.algorithm, "n_step_now", None)
         now = None if current is None else current(state)
         return self.feed if now is None else dataclasses.replace(self.feed, n_step_now=now)
+
+
+@contextlib.contextmanager
+def _explained_extras(feed: Feed, batch: Record) -> Iterator[None]:
+    """While entered, an extra that the batch lacks raises Mistake, not KeyError; other KeyErrors of
+    a learner's stay."""
+    try:
+        yield
+    except KeyError as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].line or ""
+        if "extras" not in line or error.args[0] in batch.extras:
+            raise
+        known = ", ".join(sorted(batch.extras)) or "none"
+        raise Mistake(
+            f"{feed.learner} reads extras[{error.args[0]!r}], but the extras of its batch are "
+            f"{known}. Name it in keep of Needs (a channel, episode/NAME, what act returns) or in "
+            "add of the feed."
+        ) from error
 
 
 def presample(

@@ -23,6 +23,7 @@ from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.preferences.preference_queries import Preferences, needs_without_labels
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
+from sterling.experience.replay.kept_extras import with_kept_totals
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.adaptation_rollout import Adaptation
 from sterling.experience.rollouts.new_episodes import NewEpisodes
@@ -184,6 +185,7 @@ def source_builder(
         rollouts = NewEpisodes(rollouts) if needs.members else rollouts
         rollouts = build_sources.wrap_rollouts(settings.sources, rollouts, start, agent)
         if not needs.replays:
+            rollouts = with_kept_totals(rollouts, needs)
             return build_sources.wrap_source(settings.sources, rollouts)
         own, stack = run_dataset.split_needs(settings, needs)[1], getattr(world, "stack", 1)
         own = build_sources.with_kept_extras(settings.sources, own)
