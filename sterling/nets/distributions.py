@@ -190,3 +190,30 @@ class TanhNormal(eqx.Module):
     def mode(self) -> Float[Array, "... n"]:
         """Return tanh of the mean, the usual deterministic action (not the density's mode)."""
         return jnp.tanh(self.normal.mean)
+
+
+class OneHotGroups(eqx.Module):
+    """Independent choices, one for each group, that networks read as one-hot numbers (Hafner 2021,
+    DreamerV2, arXiv:2010.02193; with uniform probabilities mixed in, arXiv:2301.04104)."""
+
+    log_p: Float[Array, "... group class"]
+
+    @classmethod
+    def mixed(
+        cls, logits: Float[Array, "... numbers"], groups: int, uniform: float = 0.01
+    ) -> OneHotGroups:
+        """Return ``groups`` choices, given their logits side by side; the share ``uniform`` of each
+        group's probabilities is uniform, so none is 0 and divergences stay finite."""
+        p = jax.nn.softmax(logits.reshape(*logits.shape[:-1], groups, -1))
+        return cls(jnp.log((1.0 - uniform) * p + uniform / p.shape[-1]))
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "... numbers"]:
+        """Draw one-hot numbers, side by side; their gradients are those of the probabilities
+        (straight-through, Bengio 2013, arXiv:1308.3432)."""
+        p, chosen = jnp.exp(self.log_p), jax.random.categorical(key, self.log_p)
+        drawn = jax.nn.one_hot(chosen, p.shape[-1], dtype=p.dtype) + p - jax.lax.stop_gradient(p)
+        return drawn.reshape(*drawn.shape[:-2], -1)
+
+    def kl(self, other: OneHotGroups) -> Float[Array, "..."]:
+        """Return KL(self || other), the sum of the groups', in nats."""
+        return jnp.sum(jnp.exp(self.log_p) * (self.log_p - other.log_p), (-2, -1))

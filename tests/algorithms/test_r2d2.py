@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from sterling import envs, random_keys
 from sterling.algorithms.online import r2d2
+from sterling.equations.sequence_rows import time_major
 from sterling.equations.value_losses import rescale_value, stretch_n_step_returns, unrescale_value
 from sterling.experience.replay.kept_extras import read_past
 from sterling.experience.replay.replay_buffer import Replay
@@ -39,7 +40,7 @@ def test_r2d2_learning_repeats_the_recurrent_state_of_acting(world):
     chances = draws.presample(feed, start)
     batch = jax.jit(lambda chance: draws.draw(feed, jnp.asarray(1), None, chance))(chances[1, 0])
     net = jax.tree.map(lambda x: x[1], agent.state.net)
-    rows = r2d2.time_major(batch)
+    rows = time_major(batch)
     found = np.asarray(jax.jit(lambda net: r2d2.unroll_memory(net, rows, CONFIG.burn_in))(net))
     begins = np.asarray(rows.extras["begins"])
     assert begins.any()

@@ -8,7 +8,13 @@ from gymnasium import spaces
 from scipy import integrate, stats
 
 from sterling.nets.action_heads import Actions
-from sterling.nets.distributions import Categorical, MultiCategorical, Normal, TanhNormal
+from sterling.nets.distributions import (
+    Categorical,
+    MultiCategorical,
+    Normal,
+    OneHotGroups,
+    TanhNormal,
+)
 from sterling.types import Mistake
 
 MEAN, LOG_STD = np.array([[0.3, -1.2], [2.0, 0.0]]), np.array([[-0.5, 0.4], [0.0, -2.0]])
@@ -120,3 +126,29 @@ def test_multi_categorical_choices_are_independent():
 def test_action_heads_refuse_multidiscrete_grids(space):
     with pytest.raises(Mistake, match="Flatten it to one axis"):
         Actions.from_space(space)
+
+
+def test_one_hot_groups_have_scipys_divergence_and_a_share_of_uniform_probabilities():
+    logits = np.array([[3.0, 0.0, -2.0, 0.0, 90.0, 0.0], [0.0, 0.0, 0.0, -1.0, 1.0, 2.0]])
+    q, p = (OneHotGroups.mixed(jnp.asarray(x, jnp.float32), 2) for x in (logits, -logits))
+    chances = np.exp(logits.reshape(2, 2, 3))
+    chances = 0.99 * chances / chances.sum(-1, keepdims=True) + 0.01 / 3
+    np.testing.assert_allclose(np.exp(q.log_p), chances, rtol=1e-5)
+    truth = stats.entropy(np.exp(q.log_p), np.exp(p.log_p), axis=-1).sum(-1)
+    np.testing.assert_allclose(q.kl(p), truth, rtol=1e-4)
+
+
+def test_one_hot_groups_draw_one_choice_a_group_with_the_gradient_of_its_probabilities():
+    logits, worth = jnp.asarray([1.0, 0.0, -1.0, 0.5, 0.0, 2.0]), jnp.arange(6, dtype=jnp.float32)
+    q = OneHotGroups.mixed(jnp.broadcast_to(logits, (20_000, 6)), 2, 0.0)
+    drawn = np.asarray(q.sample(jax.random.key(0)))
+    np.testing.assert_allclose(drawn.reshape(-1, 2, 3).sum(-1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(drawn.mean(0), np.exp(q.log_p[0]).ravel(), atol=0.015)
+
+    def expected(x):
+        return jnp.sum(worth * jax.nn.softmax(x.reshape(2, 3)).ravel())
+
+    def sampled(x):
+        return jnp.sum(worth * OneHotGroups.mixed(x, 2, 0.0).sample(jax.random.key(1)))
+
+    np.testing.assert_allclose(jax.grad(sampled)(logits), jax.grad(expected)(logits), rtol=1e-5)

@@ -10,10 +10,12 @@ import pytest
 from gymnasium import spaces
 from scipy.linalg import expm
 
+from sterling import random_keys
 from sterling.actor import Past
 from sterling.nets.recurrence.linear_recurrence import LRU, RADII
 from sterling.nets.recurrence.lstm_unit import LSTM
 from sterling.nets.recurrence.recurrent_network import GRU, UNITS, RecurrentCore
+from sterling.nets.recurrence.rssm import Rssm
 from sterling.nets.recurrence.state_space import S5, STEPS, normal_hippo
 from sterling.types import Spec
 
@@ -184,3 +186,35 @@ def test_core_remembers_for_every_agent_of_a_team_as_if_it_were_alone():
     past = Past(hidden, action[0], reward[0], reward[0], begins[1])
     memory, features = core.remember(past, obs[1])
     assert memory.shape == features.shape == (ENVS, agents, WIDTH)
+
+
+def test_rssm_unrolls_as_it_observes_and_begins_episodes_with_nothing():
+    """Rows one by one, the reset at every first row written out; z are one-hot draws of q."""
+    model = Rssm.create(jax.random.key(0), (2, 3), WIDTH, groups=2, classes=4)
+    keys = jax.random.split(jax.random.key(1), 3)
+    s = jax.random.normal(keys[0], (ENVS, model.size))
+    action, seen = (jax.random.normal(keys[n - 2], (TIME, ENVS, n)) for n in (2, 3))
+    first = rollout(model.memory)[2]
+    found, q = model.unroll(s, action, first, seen, keys[2])
+    for t, key in enumerate(random_keys.split(keys[2], "row", TIME)):
+        begun = first[t][:, None]
+        before = jnp.where(begun, 0.0, s), jnp.where(begun, 0.0, action[t])
+        s, own = model.observe(*before, jnp.zeros(ENVS, bool), seen[t], key)
+        np.testing.assert_allclose(found[t], s, atol=1e-6)
+        np.testing.assert_allclose(q.log_p[t], own.log_p, atol=1e-5)
+    drawn = np.asarray(found[..., WIDTH:]).reshape(TIME, ENVS, 2, 4)
+    np.testing.assert_allclose(np.sort(drawn)[..., -1], 1.0, atol=1e-6)
+
+
+def test_rssm_imagines_from_state_and_action_what_it_expects():
+    """h is that of an observed row; z follows p(h), which knows nothing of observations."""
+    model = Rssm.create(jax.random.key(0), (2, 3), WIDTH, groups=2, classes=4)
+    keys = jax.random.split(jax.random.key(1), 2)
+    one = jax.random.normal(keys[0], (1, model.size + 2))
+    s, action = jnp.split(jnp.broadcast_to(one, (4_000, model.size + 2)), [model.size], -1)
+    imagined = model.imagine(s, action, keys[1])
+    first, seen = jnp.zeros(4_000, bool), jnp.zeros((4_000, 3))
+    observed, _ = model.observe(s, action, first, seen, keys[1])
+    np.testing.assert_allclose(imagined[:, :WIDTH], observed[:, :WIDTH], atol=1e-6)
+    p = np.exp(model.expected(observed[:1]).log_p).ravel()
+    np.testing.assert_allclose(np.asarray(imagined)[:, WIDTH:].mean(0), p, atol=0.03)

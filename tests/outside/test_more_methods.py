@@ -1,7 +1,9 @@
 """Further methods of examples/methods: a short run of each, a known answer, and what it learns."""
 
+import dataclasses
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 import sterling
+from sterling.actor import Past
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
 from sterling.lookup import user_imports
@@ -167,3 +170,49 @@ def test_dyna_learns_cart_pole_from_random_actions(random_rows):
     how = {"data": random_rows, "updates": 10_000, "seeds": 2, "quiet": True}
     run = sterling.train(METHODS / "dyna_log.py", "CartPole-v1", evaluate_episodes=10, **how)
     assert min(scores(run)) > 60
+
+
+def dreamers_batch(dreamer, small):
+    """A new agent, and sequences of which the second crosses an episode's end."""
+    state = dreamer.init(jax.random.key(1), CART, dreamer.Config(**small))
+    lead = jax.tree.map(lambda x: jnp.stack([x.reshape(6, *x.shape[1:])] * 2), rows(6))
+    last, begins = np.zeros((2, 6), bool), np.zeros((2, 6), bool)
+    last[1, 2], begins[1, 4] = True, True  # row 3 resets
+    past = Past(
+        jnp.ones((2, state.nets.model.size)),
+        jnp.zeros(2, jnp.int32),
+        *(jnp.zeros(2), jnp.ones(2), jnp.zeros(2, bool)),
+    )
+    discount = jnp.where(last, 0.0, 1.0)
+    extras = {"begins": jnp.asarray(begins), "place": jnp.arange(2, dtype=jnp.int32)}
+    new = {"discount": discount, "last": jnp.asarray(last), "extras": extras, "start": past}
+    mask = jnp.ones((2, 6), bool).at[1, 3].set(False)
+    return state, dataclasses.replace(lead, mask=mask, **new)
+
+
+def test_dreamer_learns_rewards_and_ends_in_the_rows_to_which_they_led():
+    """The reset row shows where the episode ended; what is masked there, and in the row that begins
+    the next one, changes nothing; stored memories are those of acting."""
+    dreamer = loaded("dreamerv3")
+    state, batch = dreamers_batch(dreamer, {"width": 8, "groups": 2, "classes": 3, "horizon": 3})
+    key = jax.random.key(2)
+    learn = jax.jit(dreamer.learn)
+    learned = learn(state, batch, key)
+    for name in ("reward", "action", "discount"):
+        leaf = getattr(batch, name)
+        same = dataclasses.replace(batch, **{name: leaf.at[1, 3].set(leaf[1, 3] + 1)})
+        assert eqx.tree_equal(learn(state, same, key), learned), name
+    other = dataclasses.replace(batch, discount=batch.discount.at[1, 2].set(1.0))
+    ended = learn(state, other, key)[1]
+    assert ended.metrics["loss/goes_on"] != learned[1].metrics["loss/goes_on"]
+    stored = learned[1].stored["memory"]
+    np.testing.assert_array_equal(stored[:, 0], batch.start.memory)
+    np.testing.assert_array_equal(stored[1, 4], 0.0)
+
+
+@pytest.mark.slow
+def test_dreamer_learns_cart_pole_in_dreams():
+    """Random policies hold the pole for about 22 steps."""
+    small = {"width": 64, "groups": 4, "classes": 4, "warmup": 300, "seeds": [1], "quiet": True}
+    run = sterling.train(METHODS / "dreamerv3.py", "CartPole-v1", steps=5_000, **small)
+    assert min(scores(run)) > 60.0, scores(run)

@@ -41,6 +41,7 @@ from sterling.actor import Past
 from sterling.algorithms.online.dqn import mask_forbidden
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.returns import continues
+from sterling.equations.sequence_rows import time_major
 from sterling.equations.value_losses import (
     double_q,
     dueling,
@@ -236,14 +237,6 @@ def epsilon(config: Config, envs: int) -> Float[Array, "env"]:
     """Return e_i of the module docstring; a single environment gets the middle one."""
     share = jnp.linspace(0.0, 1.0, envs) if envs > 1 else jnp.full(1, 0.5)
     return jnp.power(config.exploration, 1.0 + config.spread * share)
-
-
-def time_major(batch: Record) -> Record:
-    """Return the sequences with time as the first axis, ``(time, batch, ...)``; the past before
-    them stays as it is."""
-    rows = dataclasses.replace(batch, extras={"begins": batch.extras["begins"]}, start=None)
-    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
-    return dataclasses.replace(rows, start=batch.start)
 
 
 def _rescale(x: Float[Array, "..."], config: Config) -> Float[Array, "..."]:
