@@ -238,9 +238,22 @@ def test_qmix_learns_from_a_replay_with_the_state_that_critics_alone_see(mixer):
     np.testing.assert_equal(np.allclose(found, [3.0, 8.0]), mixer == "sum")
 
 
+def test_recurrent_qmix_resumed_learns_as_uninterrupted(tmp_path):
+    """Its memories are kept; epsilon is constant, as its schedule follows the budget."""
+    constant = {"exploration_initial": 0.3, "exploration_final": 0.3}
+    method, how = METHODS / "recurrent_qmix.py", {**TEAM, "length": 4, **constant, **SHORT}
+    short = sterling.train(method, "spread:2-agents-3x3", out=tmp_path / "run", **how)
+    longer = {**how, "steps": 2 * how["steps"]}
+    whole = sterling.train(method, "spread:2-agents-3x3", out=tmp_path / "whole", **longer)
+    resumed = sterling.resume(short.path, steps=longer["steps"], quiet=True)
+    nets = [jax.tree.leaves(run.agent.state.net) for run in (resumed, whole)]
+    assert eqx.tree_equal(*nets)
+
+
 @pytest.mark.slow
-def test_qmix_learns_to_spread_in_a_team():
+@pytest.mark.parametrize(("name", "steps"), [("qmix", 40_000), ("recurrent_qmix", 20_000)])
+def test_qmix_learns_to_spread_in_a_team(name, steps):
     """A random team earns about -4.2."""
-    how = {"steps": 40_000, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
-    run = sterling.train(METHODS / "qmix.py", "spread:2-agents-3x3", **how)
+    how = {"steps": steps, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
+    run = sterling.train(METHODS / f"{name}.py", "spread:2-agents-3x3", **how)
     assert min(run.result["final"]["return"]["per_seed"]) > -0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -159,9 +160,10 @@ class RecurrentCore(eqx.Module):
         if inputs.ndim == begins.ndim + 1:
             return self.memory.unroll(hidden, inputs, begins)
         rows, own = inputs.shape[0], hidden.shape[-1]
-        each = _for_agents(begins, inputs.shape[:-1]).reshape(rows, -1)
-        flat = inputs.reshape(rows, -1, inputs.shape[-1])
-        found = self.memory.unroll(hidden.reshape(-1, own), flat, each)
+        count = math.prod(inputs.shape[1:-1])  # agents of all envs; there may be no rows
+        each = _for_agents(begins, inputs.shape[:-1]).reshape(rows, count)
+        flat = inputs.reshape(rows, count, inputs.shape[-1])
+        found = self.memory.unroll(hidden.reshape(count, own), flat, each)
         return found.reshape(*inputs.shape[:-1], own)
 
 
