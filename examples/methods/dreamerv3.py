@@ -12,7 +12,6 @@ r_t and c_t are what the step to x_t earned, and whether the episode went on. z 
 1 % of whose probabilities is uniform; r^ and v are distributions over bins; ``scale`` is the range
 of returns. The replay keeps s with its rows, and learning writes it anew. Deviations: observations
 are vectors, networks small; one step of Adam for all networks; the critic learns from dreams alone.
-Reached: REACHED.
 
     sterling train examples/methods/dreamerv3.py CartPole-v1 --steps 8000
 """

@@ -9,7 +9,8 @@ r is the team's reward, the sum over agents. s is what critics alone see (``unse
 observations side by side. With ``mixer`` "sum" it is VDN (Sunehag 2018, arXiv:1706.05296). An agent
 that is gone counts 0; one that was cut off alone counts with its last observation.
 Deviations: single rows and observations instead of episodes and memories, Adam, and the target of
-double Q-learning is left out. -0.105 after 100,000 steps (one seed); the optimum is -0.0963.
+double Q-learning is left out. -0.095 [-0.140, -0.050] after 100,000 steps (3 seeds); the optimum is
+-0.0963.
 
     sterling train examples/methods/qmix.py spread:2-agents-3x3 --steps 100_000 --envs 8
 """
