@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sterling.checking import check_environment
-from sterling.checking.world_rules import JUDGE_CHECK
+from sterling.checking.environments.world_rules import JUDGE_CHECK
 from sterling.cli_options import parse_command_line
 from sterling.training.config.hindsight_option import parse_hindsight
 

@@ -12,6 +12,7 @@ r_t and c_t are what the step to x_t earned, and whether the episode went on. z 
 1 % of whose probabilities is uniform; r^ and v are distributions over bins; ``scale`` is the range
 of returns. The replay keeps s with its rows, and learning writes it anew. Deviations: observations
 are vectors, networks small; one step of Adam for all networks; the critic learns from dreams alone.
+Not yet: of four seeds one held the pole for 500 steps; the model sees too little of small numbers.
 
     sterling train examples/methods/dreamerv3.py CartPole-v1 --steps 8000
 """

@@ -5,7 +5,7 @@ where, and what to do. ``sterling check`` prints them.
 """
 
 from sterling.checking.algorithm_review import check_algorithm
-from sterling.checking.environment_review import check_environment
+from sterling.checking.environments.environment_review import check_environment
 from sterling.checking.language.task_review import check_tasks
 from sterling.checking.review_findings import Finding
 

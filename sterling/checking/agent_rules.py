@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sterling.checking.random_play import Trajectory
+from sterling.checking.environments.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
 from sterling.problem.agent_axis import ALIVE, REWARD, TRUNCATED
 from sterling.types import Spec

@@ -11,9 +11,9 @@ from gymnasium.vector import SyncVectorEnv
 
 import sterling
 from sterling import envs, random_keys
-from sterling.checking.random_play import Trajectory, play_randomly
+from sterling.checking.environments.random_play import Trajectory, play_randomly
+from sterling.checking.environments.world_rules import step_checks
 from sterling.checking.review_findings import run_checks
-from sterling.checking.world_rules import step_checks
 from sterling.envs.hosted.vector_env import VectorWorld
 from sterling.envs.hosted.worker_pool import WorldFailed
 from sterling.nets.special_layers.goal_networks import goal_sizes

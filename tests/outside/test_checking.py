@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from sterling.algorithms.online import dqn, ppo, r2d2
 from sterling.checking import check_algorithm, check_environment
-from sterling.checking.world_rules import JUDGE_CHECK
+from sterling.checking.environments.world_rules import JUDGE_CHECK
 from sterling.cli import main
 from sterling.envs.native.bit_flip import Flip
 from sterling.types import Mistake, Record, Signals, Spec, Step

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from sterling import envs
 from sterling.checking import check_environment
 from sterling.checking.agent_rules import agent_checks
-from sterling.checking.random_play import play_randomly
+from sterling.checking.environments.random_play import play_randomly
 from sterling.checking.review_findings import run_checks
 from sterling.cli import main
 from sterling.problem.agent_axis import joint

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from sterling import envs
+from sterling.checking.environments.random_play import Trajectory, play_randomly
 from sterling.checking.problems.checked_problem import world_name
-from sterling.checking.random_play import Trajectory, play_randomly
 from sterling.data.dataset import Dataset
 from sterling.data.dataset_metadata import Facts, Source
 from sterling.data.recording import stored_episodes

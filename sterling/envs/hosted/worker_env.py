@@ -82,12 +82,9 @@ def inspect_env(
         form: Any = first.shape if first.ndim > 1 else first.size
         obs_space = spaces.Dict({**parts, ACTION_MASK: spaces.MultiBinary(form)})
     agents = env.names if isinstance(env, pettingzoo_parallel.JointEnv) else ()
-    named = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
-    # an attribute ``unseen`` of another type means something else
-    unseen = named if isinstance(named, str | tuple | list) else ()
     description = EnvDescription(
         *(obs_space, plain_space(env.action_space), mask, wrap),
-        **{"agents": agents, "unseen": unseen, "unpadded": unpadded_space(env)},
+        **{"agents": agents, "unseen": _unseen_names(env), "unpadded": unpadded_space(env)},
         limit=time_limit(env),
     )
     seen = reported_masks.add_mask(description, env, obs, info)
@@ -109,6 +106,13 @@ def inspect_env(
     return description._replace(
         channels=found[0], parts=found[1], weights=found[2], same_paths=same
     )
+
+
+def _unseen_names(env: gymnasium.Env) -> Any:
+    """Return what an environment calls ``unseen``; of another type than names it means something
+    else, so () then."""
+    named = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
+    return named if isinstance(named, str | tuple | list) else ()
 
 
 class ObservationWriter:

@@ -198,7 +198,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def _added(self, first: Record, index: Int[Array, "..."], feed: Feed) -> dict[str, Any]:
         """Return the extras of rows that the feed asks for, but for the drawn rows' indices."""
         made: dict[str, Any] = {name: first.extras[name] for name in feed.tasks}
-        made |= {each.name: each.of(first) for each in self.kept}
+        made |= {each.name: each.values_in(first) for each in self.kept}
         if "one_step" in feed.add:
             made |= {"reward_now": first.reward, "discount_now": first.discount}
         if "next_action" in feed.add:
@@ -215,7 +215,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         _, discount, _ = n_step_return(window.reward, window.discount, follows)
         final = self.take(index + steps - 1)
         summed = {
-            each.name: sum_over_window(each.of(window), factor, follows)
+            each.name: sum_over_window(each.values_in(window), factor, follows)
             for each in self.kept
             if each.summed
         }

@@ -26,7 +26,7 @@ class KeptColumn(NamedTuple):
     channel: bool = False  # whether it holds what the world reports, as float32
     summed: bool = False  # whether n-step windows sum it, as they do rewards
 
-    def of(self, rows: Record) -> Array:
+    def values_in(self, rows: Record) -> Array:
         """Return its values in rows of the log."""
         values = rows.extras[self.name]
         return values.astype(jnp.float32) if self.channel else values

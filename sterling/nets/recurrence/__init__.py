@@ -1,1 +1,1 @@
-"""Recurrent networks, and their units: the GRU, the LSTM, the linear recurrent unit and S5."""
+"""Recurrent networks and their units (GRU, LSTM, linear recurrent unit, S5); state-space models."""

@@ -105,8 +105,7 @@ def resolve_settings(
     )
     check_settings(settings)
     check_phase_fields(settings)
-    report_idle_feeds(settings)
-    return with_evaluation_interval(settings)
+    return with_evaluation_interval(report_idle_feeds(settings))
 
 
 def _known_fields(

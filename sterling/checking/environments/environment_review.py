@@ -14,7 +14,13 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from sterling.checking.random_play import Trajectory, play_randomly, unwrap_world
+from sterling.checking.environments.random_play import Trajectory, play_randomly, unwrap_world
+from sterling.checking.environments.reviewed_environment import (
+    ENVS,
+    NOT_STEPPED,
+    ReviewedEnvironment,
+)
+from sterling.checking.environments.world_rules import step_checks
 from sterling.checking.review_findings import (
     NOT_CHECKED,
     Check,
@@ -24,8 +30,6 @@ from sterling.checking.review_findings import (
     not_checked,
     run_checks,
 )
-from sterling.checking.reviewed_environment import ENVS, NOT_STEPPED, ReviewedEnvironment
-from sterling.checking.world_rules import step_checks
 from sterling.envs.hosted.pettingzoo_parallel import is_pettingzoo_env
 from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.envs.hosted.worker_pool import WorldFailed

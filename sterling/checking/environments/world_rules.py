@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling.checking.agent_rules import agent_checks
-from sterling.checking.random_play import Trajectory
+from sterling.checking.environments.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
 from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.problem.action_choices import (

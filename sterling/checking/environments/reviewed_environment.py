@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sterling import envs
-from sterling.checking.random_play import CopyFailed, PlayStopped, Trajectory, play_until_fault
+from sterling.checking.environments.random_play import (
+    CopyFailed,
+    PlayStopped,
+    Trajectory,
+    play_until_fault,
+)
 from sterling.checking.review_findings import NotChecked
 from sterling.lookup import user_imports
 from sterling.types import World

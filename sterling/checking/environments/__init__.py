@@ -1,0 +1,1 @@
+"""The review of environments: random play, and the rules that every world follows."""
