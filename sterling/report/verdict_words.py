@@ -200,7 +200,7 @@ def overall_conclusions(over: Sequence[OverallComparison]) -> list[str]:
     equal = [(one.first, one.second) for one in over if includes_half(one.made)]
     decided = [(one.first, one.second) for one in over if not includes_half(one.made)]
     does = f"tends to score {over[0].direction}"
-    return [f"{where} {_relations(decided, equal, does)}."]
+    return [f"{where} {relations_text(decided, equal, does)}."]
 
 
 def _conclusion(one: EnvironmentComparison) -> str:
@@ -217,11 +217,11 @@ def _conclusion(one: EnvironmentComparison) -> str:
         does = f"has a {compared[0].direction} mean"
     decided = [_winner_first(pair)[:2] for pair in compared if pair.verdict != "equal"]
     equal = [(pair.first, pair.second) for pair in compared if pair.verdict == "equal"]
-    text = f"On {one.environment} {_relations(decided, equal, does)}"
+    text = f"On {one.environment} {relations_text(decided, equal, does)}"
     return f"{text}; {why}." if reasons else f"{text}."
 
 
-def _relations(decided: Sequence[LabelPair], equal: Sequence[LabelPair], does: str) -> str:
+def relations_text(decided: Sequence[LabelPair], equal: Sequence[LabelPair], does: str) -> str:
     """Return who ``does`` better than whom, and which pairs are not distinguished; the winner of a
     ``decided`` pair stands first."""
     labels = list(dict.fromkeys(label for pair in (*decided, *equal) for label in pair))

@@ -8,7 +8,8 @@ from sterling.report.verdict_words import (
     overall_conclusions,
     pair_sentences,
 )
-from sterling.statistics import Estimate
+from sterling.statistics import Estimate, compare
+from sterling.training.until_decided.decided_comparison import decision_lines
 
 
 def test_four_learners_get_one_sentence(held):
@@ -20,6 +21,20 @@ def test_four_learners_get_one_sentence(held):
         "On Hopper-v5 sac tends to score higher than all others, td3 than ppo and ddpg than ppo; "
         "td3 and ddpg are not distinguished."
     ]
+
+
+def test_four_learners_trained_until_decided_get_one_sentence_and_a_table():
+    scores = {"sac": 300.0, "td3": 200.0, "ddpg": 199.5, "ppo": 100.0}
+    runs = {name: np.arange(12.0) + middle for name, middle in scores.items()}
+    made = compare(runs, interims=1, per_interim=None)
+    sentence, _, table, _ = decision_lines(made.decisions, 3)
+    assert sentence == (
+        "sac tends to score higher than all others, td3 than ppo and ddpg than ppo; td3 and ddpg "
+        "are not distinguished."
+    )
+    assert len(table.splitlines()) == 1 + 6
+    pair = decision_lines(made.decisions[:1], 3)
+    assert pair == [f"{made.decisions[0]} after 1 of 3 looks"]
 
 
 def test_four_equal_learners_get_one_sentence(held):

@@ -12,9 +12,12 @@ from sterling.algorithms import ALGORITHMS
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import parse_literal
 from sterling.report.text_tables import text_table
+from sterling.report.verdict_words import relations_text
 from sterling.statistics.comparisons.comparison_result import (
     Comparison,
+    Decision,
     disagreement_text,
+    format_probability,
     unseen_means_text,
 )
 from sterling.system.mistake import Mistake
@@ -138,14 +141,36 @@ def _result_text(question: Any, made: Any, path: Path) -> str:
         text_table(["  ", _score_heading(question), "seeds"], rows, "lrr"),
         "",
     ]
-    lines += [f"{decision} after {decision.interim} of {question.max_looks} looks"
-              for decision in made.decisions]  # fmt: skip
+    lines += decision_lines(made.decisions, question.max_looks)
     lines += [disagreement_text(one) for one in made.decisions if one.directions_disagree]
     lines += [
         _guarantee_text(question, made),
         f"{trained} of at most {most} seeds were trained; all results are in {path}",
     ]
     return "\n".join(lines)
+
+
+def decision_lines(decisions: Sequence[Decision], looks: int) -> list[str]:
+    """Return the decision about two algorithms; about more, one sentence, and a table of the pairs
+    with the look that decided each."""
+    if len(decisions) < 2:
+        return [f"{each} after {each.interim} of {looks} looks" for each in decisions]
+    won = [(x.first, x.second) for x in decisions if x.verdict == "larger"]
+    won += [(x.second, x.first) for x in decisions if x.verdict == "smaller"]
+    rest = [(x.first, x.second) for x in decisions if x.verdict in ("equal", "undecided")]
+    more, about_means = decisions[0].direction, decisions[0].about == "mean"
+    does = f"has a {more} mean" if about_means else f"tends to score {more}"
+    shown = "difference of means" if about_means else f"{more} in pairs of runs"
+    rows = [[f"{x.first} and {x.second}", _numbers_of(x), x.verdict, str(x.interim)]
+            for x in decisions]  # fmt: skip
+    header = ["pair", shown, "the first is", f"decided at look, of {looks}"]
+    return [f"{relations_text(won, rest, does)}.", "", text_table(header, rows, "lllr"), ""]
+
+
+def _numbers_of(decision: Decision) -> str:
+    if decision.about == "mean":
+        return str(decision.means or "")
+    return "" if decision.better is None else format_probability(decision.better)
 
 
 def _score_heading(question: Any) -> str:
