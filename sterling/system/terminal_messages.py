@@ -13,11 +13,43 @@ from sterling.system.mistake import Mistake
 _silent = [False]  # a stack; whether lines on standard output are suppressed
 
 _waiting: list[list[Callable[[], None]] | None] = [None]  # a stack; what waits for checks, if any
+_readers: list[Callable[[str], None]] = []  # a stack; the last one gets notices, if there is one
 
 
 def print_notice(line: str) -> None:
     """Print a line to standard error: at once, or where a run is checked once it has passed."""
-    when_checked(lambda: _print_line(line, sys.stderr))
+    when_checked(lambda: _give_notice(line))
+
+
+def _give_notice(line: str) -> None:
+    if _readers:
+        _readers[-1](line)
+    else:
+        _print_line(line, sys.stderr)
+
+
+@contextlib.contextmanager
+def notices_given_to(reader: Callable[[str], None]) -> Iterator[None]:
+    """Context manager in which notices are given to ``reader`` and not printed."""
+    _readers.append(reader)
+    try:
+        yield
+    finally:
+        _readers.pop()
+
+
+@contextlib.contextmanager
+def each_notice_once() -> Iterator[None]:
+    """Context manager in which every distinct notice is printed once, at its first time."""
+    printed: set[str] = set()
+
+    def print_new(line: str) -> None:
+        if line not in printed:
+            printed.add(line)
+            _print_line(line, sys.stderr)
+
+    with notices_given_to(print_new):
+        yield
 
 
 def when_checked(act: Callable[[], None]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from sterling.report.live.guarded_sinks import GuardedCallback
 from sterling.report.live.metric_sinks import MetricsFile
-from sterling.system.terminal_messages import print_progress
+from sterling.system.terminal_messages import each_notice_once, print_progress
 from sterling.training.runtime.folder_lock import FolderLock
 from sterling.training.runtime.signals import EXIT_RESUMABLE, Interrupt
 from sterling.tuning import trial_objective
@@ -228,11 +228,11 @@ def _trial_and_stop(line: HistoryLine) -> tuple[int, int]:
 def run_study(
     study: Study, workers: int, test_seeds: tuple[int, ...]
 ) -> tuple[Incumbent, list[HistoryLine]]:
-    """Search, then test.
+    """Search, then test. Every distinct notice of the trials is printed once.
 
     SIGTERM, SIGHUP or Ctrl-C exits with code 75, and the study can be resumed.
     """
-    with FolderLock(study.plan.folder), Interrupt() as interrupt:
+    with FolderLock(study.plan.folder), Interrupt() as interrupt, each_notice_once():
         pool = start_workers(study.plan, workers, lambda: interrupt.requested)
         try:
             study.search(pool)

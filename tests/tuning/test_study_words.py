@@ -1,14 +1,38 @@
 """The words of a study: fields by value and by range, as options, in Python and from files."""
 
+from multiprocessing import Pipe
+from types import SimpleNamespace
+
+import cloudpickle
 import pytest
 
 import sterling
 from sterling.cli_options import parse_command_line
 from sterling.commands import tune as command
+from sterling.system.terminal_messages import each_notice_once, print_notice
+from sterling.tuning import tune
+from sterling.tuning.jobs.job_pool import WorkerPool
 from sterling.tuning.search_space import read_space
 from sterling.tuning.study_arguments import sort_arguments, study_arguments
 from sterling.types import Mistake
 
+WORLD = """
+import gymnasium
+import numpy as np
+
+
+class World(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.clock = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.clock += 1
+        return np.zeros(2, np.float32), 1.0, self.clock == 5, False, {"speed/x": 1.0}
+"""
 PLACE = "tune ppo CartPole-v1 --steps 4096 "
 
 
@@ -94,3 +118,29 @@ def test_study_arguments_are_the_same_in_python(capsys):
     assert "tuning ppo on probe:both, random" in capsys.readouterr().out
     with pytest.raises(Mistake, match="no field 'learning_rate': it is called lr here"):
         sterling.tune("ppo", "probe:both", steps=512, learning_rate="1e-4..1e-1")
+
+
+def test_each_distinct_notice_of_trials_in_processes_is_printed_once(tmp_path, capsys):
+    pool = WorkerPool(SimpleNamespace(folder=tmp_path), 0, lambda: False)
+    with each_notice_once():
+        for notices in (["one", "two"], ["two", "three"]):
+            ours, theirs = Pipe()
+            theirs.send_bytes(cloudpickle.dumps(("done", [], notices)))
+            assert pool._answer(ours) == []
+        print_notice("one")
+    assert capsys.readouterr().err == "one\ntwo\nthree\n"
+    print_notice("one")
+    assert capsys.readouterr().err == "one\n"
+
+
+@pytest.mark.slow
+def test_tune_prints_notices_of_trials_in_processes_once(tmp_path, capfd):
+    path = tmp_path / "world.py"
+    path.write_text(WORLD)
+    tune(
+        "ppo", f"{path}:World", steps=256, trials=4, seeds=1, test_seeds=1, envs=2, length=8,
+        minibatch=16, epochs=1, width=8, preset=False, workers=2, space={"lr": "1e-4..1e-2:log"},
+        env_options={"workers": 0, "channels": "speed/x"}, out=tmp_path / "study",
+    )  # fmt: skip
+    said = "info['speed/x'] is reported as the channel speed_x"
+    assert capfd.readouterr().err.count(said) == 1

@@ -18,6 +18,7 @@ from typing import Any
 import cloudpickle
 
 from sterling.system import pickling
+from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import refuse_on_windows
 from sterling.tuning.jobs import member_axis
 from sterling.tuning.jobs.parallel_trials import JobRunner, StudyPlan, StudyStopped
@@ -123,12 +124,14 @@ class WorkerPool:
 
     def _answer(self, connection: Connection) -> list[dict[str, Any]]:
         try:
-            kind, answer = cloudpickle.loads(connection.recv_bytes())
+            kind, answer, notices = cloudpickle.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
             raise Mistake(
                 f"a worker process of the study has died; its output is in {self._words}; "
                 "resume the study to try again"
             ) from error
+        for line in notices:
+            print_notice(line)
         if kind == "done":
             return answer
         if kind == "mistake":

@@ -1,4 +1,7 @@
-"""A worker process that runs jobs (see job_pool.py): pinned to a core, it ends with its parent."""
+"""A worker process that runs jobs (see job_pool.py): pinned to a core, it ends with its parent.
+
+An answer is what came of the jobs, its value, and the notices of the jobs, which the parent prints.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ def main() -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     connection = Connection(descriptor)
     threading.Thread(target=_receive_orders, args=(connection, orders), daemon=True).start()
+    from sterling.system.terminal_messages import notices_given_to
     from sterling.training.runtime.compilation import enable_compilation_cache
     from sterling.tuning.jobs.parallel_trials import JobRunner
     from sterling.types import Mistake
@@ -30,13 +34,15 @@ def main() -> None:
     lanes = JobRunner(cloudpickle.loads(orders.get()))
     while True:
         jobs = cloudpickle.loads(orders.get())
+        notices: list[str] = []
         try:
-            answer: tuple[str, Any] = ("done", lanes.run(jobs))
+            with notices_given_to(notices.append):
+                answer: tuple[str, Any] = ("done", lanes.run(jobs))
         except Mistake as mistake:
             answer = ("mistake", str(mistake))
         except Exception:  # sent to the parent, which stops the study
             answer = ("broken", traceback.format_exc())
-        connection.send_bytes(cloudpickle.dumps(answer))
+        connection.send_bytes(cloudpickle.dumps((*answer, notices)))
 
 
 def _receive_orders(connection: Connection, orders: queue.SimpleQueue[bytes]) -> None:
