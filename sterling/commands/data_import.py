@@ -44,6 +44,10 @@ TABLE_OPTIONS = {  # option -> (metavar, help); a None metavar is a switch
     "one_episode": (None, "the whole table is one episode"),
     "drop_incomplete": (None, "leave out rows with missing entries, and split episodes there"),
 }
+ROLES = {  # options whose columns are printed as they were typed -> what they give
+    **{"reward": "rewards", "episode": "episodes", "terminal": "terminated"},
+    **{"timeout": "truncated", "next_obs": "next observations", "time": "time", "extra": "extra"},
+}
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
@@ -116,6 +120,7 @@ def _import_files(chosen: argparse.Namespace, sources: list[Path], out: Path) ->
         changed=chosen.changed,
     )
     print(f"{out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}")
+    print(f"columns: {', '.join(made.columns)}")
     for source in made.facts.sources:
         for note in source.notes:
             print(f"note: {source.name}: {note}")
@@ -139,6 +144,7 @@ def _import_tables(
     )
     for line in describe_labels(made):
         print(line)
+    print("; ".join(f"{ROLES[name]}: {asked[name]}" for name in ROLES if name in asked))
     for note in dict.fromkeys(note for source in made.facts.sources for note in source.notes):
         print(f"note: {note}")
     findings = [one for one in check(made) if one.kind != "assumed"]  # the notes above

@@ -3,6 +3,7 @@
 import json
 import re
 
+import h5py
 import numpy as np
 import pytest
 
@@ -37,6 +38,7 @@ def test_a_table_becomes_a_checked_dataset(log, tmp_path, capsys):
         "observations: 2 numbers: a, b",
         "actions: 2 choices",
         "choices of u: left=0, right=1",
+        "rewards: r; episodes: id; terminated: done",
         "note: the last rows of 2 truncated episodes have no successor",
         "4 episodes, 18 rows, hash",
         "0 errors, 0 warnings",
@@ -44,6 +46,23 @@ def test_a_table_becomes_a_checked_dataset(log, tmp_path, capsys):
         assert line in told
     assert main([*words[:3], str(out), *words[3:-2]]) == 0  # the last one is where to write
     assert Dataset(out).rows == 18
+
+
+def test_arrays_of_a_file_that_are_not_read_are_named(tmp_path, capsys):
+    zeros = np.zeros((6, 1), np.float32)
+    parts = {"observations": zeros, "actions": zeros, "rewards": zeros[:, 0]}
+    parts["terminals"] = np.arange(6) == 5
+    np.savez(tmp_path / "log.npz", **parts, states=zeros, speed=zeros[:, 0])
+    assert main(["data", "import", str(tmp_path / "log.npz"), str(tmp_path / "one")]) == 0
+    told = capsys.readouterr().out
+    assert "left out, because observations is read in its place: states" in told
+    columns = re.search(r"^columns: (.*)$", told, re.M)[1].split(", ")
+    assert sorted(columns) == ["action", "discount", "extra/speed", "obs", "reward"]
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        for name, array in (parts | {"speed": zeros}).items():
+            file[name] = array
+    assert main(["data", "import", str(tmp_path / "log.hdf5"), str(tmp_path / "two")]) == 0
+    assert "left out, no entries of D4RL: speed" in capsys.readouterr().out
 
 
 def test_data_import_command_exit_code_follows_the_check(log, tmp_path, capsys):

@@ -26,6 +26,10 @@ from sterling.types import Mistake
 
 METADATA_ATTRIBUTE = "sterling"  # the file's attribute that holds our metadata
 LOG_PROB_NAME = "action_log_probs"
+READ_ENTRIES = (
+    *("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"),
+    *("infos", "metadata"),
+)
 LAST_ENTRY_NOTE = "D4RL cannot store the last entry of every episode; it was left out"
 
 
@@ -49,6 +53,8 @@ def read(path: Path, limit: int | None = None) -> Stream:
         notes.append(flat_arrays.NO_TIMEOUTS_NOTE)
     extras, left = flat_arrays.row_extras(_info_arrays(file), len(ended))
     notes += left
+    if unread := [name for name in file if name not in READ_ENTRIES]:
+        notes.append(f"left out, no entries of D4RL: {', '.join(unread)}")
     arrays = flat_arrays.FlatArrays(
         obs,
         require_entry(file, ["actions"]),

@@ -143,5 +143,14 @@ def _read_flat(
     if log_prob is not None:
         others["log_prob"] = log_prob
     extras, left = flat_arrays.row_extras(others, len(obs))
+    notes += _second_arrays(arrays)
     rows = flat_arrays.FlatArrays(obs, action, reward, discount, last, following, extras)
     return flat_arrays.episode_stream(rows, facts.with_notes(*notes, *left), None, limit)
+
+
+def _second_arrays(arrays: dict[str, Any]) -> Iterator[str]:
+    """Yield a note for every part of a step that a file has under several names."""
+    for names in ARRAY_NAMES.values():
+        read, *others = [name for name in names if name in arrays] or [""]
+        if others:
+            yield f"left out, because {read} is read in its place: {', '.join(others)}"
