@@ -18,6 +18,7 @@ from sterling.training.assembly.run_dataset import (
     choose_environment,
     fill_from_log,
     make_log_settings,
+    say_that_log_is_missing,
     without_evaluation,
 )
 from sterling.training.config import user_code_words
@@ -160,6 +161,7 @@ def train(
     out = asked.pop("out", None)
     settings = settings_from_arguments(asked)
     check_dump_folder(settings.speech)
+    say_that_log_is_missing(settings)
     enable_compilation_cache()
     if out is None:
         return _run_to_end(settings, None, sinks, callbacks, **shown)

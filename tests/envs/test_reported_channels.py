@@ -173,6 +173,7 @@ def test_reported_channels_may_be_entries_of_dicts_or_have_slashes_in_their_name
     ("change", "said"),
     [
         ({"new": 1.0}, r"info\['reward_terms'\] has the entry 'new', which the first step lacked"),
+        ({"forward": np.nan}, "step 2 of its episode: .* finite numbers, or leave out the channel"),
         ({"forward": "far"}, r"info\['reward_terms'\]\['forward'\] is 'far'. Give real numbers"),
         ({"forward": [1.0, 2.0]}, r"has shape \(2,\). .* channels=reward_terms.forward"),
     ],

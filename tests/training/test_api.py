@@ -14,6 +14,8 @@ import pytest
 
 import sterling
 from sterling import envs
+from sterling.training.assembly.run_dataset import say_that_log_is_missing
+from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "preset": False}
@@ -201,3 +203,11 @@ def test_sigterm_saves_a_checkpoint_and_exits_with_code_75(tmp_path):
     assert process.returncode == 75
     assert f"sterling resume {tmp_path / 'run'}" in said
     assert list((tmp_path / "run" / "checkpoints").glob("*/meta.json"))
+
+
+@pytest.mark.parametrize(("algorithm", "lines"), [("bc", 1), ("iql", 1), ("sac", 0)])
+def test_algorithm_for_datasets_that_gets_none_says_what_it_learns_from(algorithm, lines, capsys):
+    say_that_log_is_missing(resolve_settings(algorithm, "Pendulum-v1", steps=20_000))
+    said = capsys.readouterr().err
+    assert said.count("learns from its own steps in Pendulum-v1 alone") == lines
+    assert said.count("\n") == lines

@@ -65,9 +65,16 @@ def infer_channels(
 
 
 def write_step(
-    description: EnvDescription, shared: SharedArrays, index: int, reward: Any, info: dict[str, Any]
+    description: EnvDescription,
+    shared: SharedArrays,
+    index: int,
+    reward: Any,
+    info: dict[str, Any],
+    *,
+    step: int,
 ) -> None:
-    """Write a step's reward and channels to row ``index``; of a vector reward the weighted sum."""
+    """Write a step's reward and channels to row ``index``; of a vector reward the weighted sum.
+    ``step`` is the number of the step in its episode, for messages."""
     weights = description.weights
     if np.shape(reward) != ((len(weights),) if weights else ()):
         raise ContractViolation(
@@ -88,7 +95,11 @@ def write_step(
         shared["missing"][index, number] = found is None or (
             isinstance(found, dict) and len(dict(_flat_entries(found))) < len(parts)
         )
-        value = _channel_array(name, np.zeros(entries or ()) if found is None else found, parts)
+        try:
+            value = _channel_array(name, np.zeros(entries or ()) if found is None else found, parts)
+        except ContractViolation as error:
+            remedy = "" if is_reward else f", or leave out the channel {name}"
+            raise ContractViolation(f"step {step} of its episode: {error}{remedy}") from None
         if value.shape != ((entries,) if entries else ()):
             raise ContractViolation(
                 f"info[{name!r}] has shape {value.shape}, unlike in the first step. Give the same "

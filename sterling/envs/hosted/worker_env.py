@@ -173,9 +173,10 @@ class HostedEnv:
             parts = [action[index].copy() for action in self._actions]
             answer = env.step(arrange_leaves(self._description.action, iter(parts)))
             obs, reward, terminated, truncated, info = check_step_result(answer)
-            reported_channels.write_step(self._description, shared, index, reward, info)
-            shared["terminated"][index], shared["truncated"][index] = terminated, truncated
             self._steps, over = self._steps + 1, terminated or truncated
+            where = (self._description, shared, index)
+            reported_channels.write_step(*where, reward, info, step=self._steps)
+            shared["terminated"][index], shared["truncated"][index] = terminated, truncated
         else:
             seed, self._steps, over = None, 0, False
             if order == BUILD:

@@ -36,6 +36,18 @@ from sterling.training.config.settings import Settings
 from sterling.types import Action, Log, Mistake, Spec, World
 
 
+def say_that_log_is_missing(settings: Settings) -> None:
+    """Print what an algorithm that is made for datasets learns from in a run without one, unless it
+    goes on from another policy."""
+    name, offline = settings.algorithm, algorithms.GROUPS["offline"]
+    begins = settings.data is None and settings.init is None and settings.guide is None
+    if begins and name in algorithms.ALGORITHMS and algorithms.group_of(name) == offline:
+        print_notice(
+            f"{name} is made for datasets (--data FILE); without one it learns from its own steps "
+            f"in {settings.name} alone"
+        )
+
+
 def without_evaluation(book: LogSettings) -> dict[str, Any]:
     """Return the options of a run that only learns from a dataset that names no environment, and
     say that nothing is evaluated."""
