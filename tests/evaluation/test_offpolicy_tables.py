@@ -51,6 +51,22 @@ def test_off_policy_estimates_on_a_large_log_equal_the_true_value(method):
     assert found.level == 0.95
 
 
+@pytest.mark.slow
+def test_fitted_q_at_a_long_horizon_is_the_value_beyond_the_time_limit():
+    """It lies above the return up to the limit, which no logged return looks beyond."""
+    best = MDP.optimal(0.99)
+    judged, acting = MDP.greedy(best, 0.4), MDP.greedy(best, 0.6)
+    found = estimate_policy_value(
+        TabularPolicy.from_table(judged),
+        make_log(MDP, acting, 200, LIMIT, seed=3),
+        "fqe",
+        gamma=0.99,
+        **TABLE | {"updates": 1500, "tau": 0.04},
+    )
+    assert found.low < MDP.expected_return(judged, 0.99) < found.high
+    assert MDP.expected_return(judged, 0.99, LIMIT) < found.low
+
+
 SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("dr", "wdr", "model")]
 
 
