@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from sterling.nets.encoding.encoder_description import NOTE, describe_observations
 from sterling.problem.channels import Channel, channels_to_json
 from sterling.report.live.guarded_sinks import GuardedSinks
@@ -46,7 +48,8 @@ def train_in_process(
     with Interrupt(leave=lambda: _stop_message(path)):
         if path is None:
             driver = Driver(settings, None, [guarded], **steered)
-            show_observations(describe_observations(driver.run.agent.state), guarded)
+            lines = describe_observations(driver.run.agent.state)
+            show_observations([*lines, *picture_speed_lines(settings, lines)], guarded)
             return _finish(driver)
         fits = functools.partial(is_run_meta, seeds=len(settings.seeds))
         newest = checkpoint.newest_valid(run_folder.checkpoints_path(path), fits=fits)
@@ -54,7 +57,7 @@ def train_in_process(
         with run_folder.lock(path):
             lines = describe_observations(driver.run.agent.state)
             _write_config(settings, path, lines)
-            show_observations(lines, guarded)
+            show_observations([*lines, *picture_speed_lines(settings, lines)], guarded)
             file = MetricsFile(run_folder.metrics_path(path))
             file.truncate(-1 if newest is None else int(driver.run.iteration))
             driver.sinks = [file, guarded]
@@ -84,6 +87,20 @@ def show_observations(lines: Sequence[str], sinks: GuardedSinks) -> None:
         for line in lines:
             if line.startswith(NOTE):
                 print_notice(line)
+
+
+def picture_speed_lines(settings: Settings, observations: Sequence[str]) -> list[str]:
+    """Return a line on what makes a run faster that learns from pictures on a CPU with an update
+    for every step; ``observations`` are the lines on how they are read."""
+    pictures = any(": picture " in line for line in observations)
+    is_usual = getattr(settings.config, "collect", 0) == 1 and hasattr(settings.config, "batch")
+    if not (pictures and is_usual and settings.steps and jax.default_backend() == "cpu"):
+        return []
+    return [
+        "pictures on a CPU: updates bound the speed; --collect 4 takes four steps of each "
+        f"environment for one, --batch {max(1, settings.config.batch // 4)} makes each cheaper; "
+        "both change what is learned (docs/networks.md)"
+    ]
 
 
 def _write_config(settings: Settings, path: Path, lines: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import sterling
 from sterling import envs
 from sterling.training.assembly.run_dataset import say_that_log_is_missing
 from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.in_process import picture_speed_lines
 from sterling.types import Mistake
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "preset": False}
@@ -211,3 +212,15 @@ def test_algorithm_for_datasets_that_gets_none_says_what_it_learns_from(algorith
     said = capsys.readouterr().err
     assert said.count("learns from its own steps in Pendulum-v1 alone") == lines
     assert said.count("\n") == lines
+
+
+def test_run_with_an_update_for_every_step_says_what_makes_pictures_faster():
+    pictures = ["observations camera: picture 64x64x3 -> nature (1,024 features)"]
+    settings = resolve_settings("sac", "Pendulum-v1", steps=20_000)
+    (line,) = picture_speed_lines(settings, pictures)
+    assert "--collect 4 takes four steps" in line
+    assert f"--batch {settings.config.batch // 4} " in line
+    assert not picture_speed_lines(settings, ["observations: vector of 3 -> MLP"])
+    fewer = resolve_settings("sac", "Pendulum-v1", steps=20_000, fields={"collect": 4})
+    assert not picture_speed_lines(fewer, pictures)
+    assert not picture_speed_lines(resolve_settings("ppo", "Pendulum-v1", steps=20_000), pictures)
