@@ -61,7 +61,8 @@ class Later:
 @dataclasses.dataclass(frozen=True)
 class SameTask:
     """``rows`` rows of the same task for each row of the batch, ``(batch, rows, ...)``, drawn
-    uniformly with replacement; the row itself may be among them.
+    uniformly with replacement; the row itself may be among them. The newest rows of a replay, at
+    most one in 256, may not be: its index is sorted now and then.
 
     ``task`` names what tells tasks apart, one number a row, equal in all rows of a task: a channel
     of the world or another recorded extra, which a replay then keeps, or a log's column

@@ -11,7 +11,7 @@ import sterling
 from sterling.data import Dataset, device_dataset
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
-from sterling.types import Anywhere, Beside, Dreams, Feed, Later, Mistake
+from sterling.types import Anywhere, Beside, Dreams, Feed, Later, Mistake, SameTask
 
 EXPERT = (Beside("expert", Anywhere(6), of="log"),)
 FEEDS = {
@@ -23,6 +23,7 @@ FEEDS = {
     "priority": Feed(batch=8, priority=0.6),
     "later": Feed(batch=8, beside=(Beside("goal", Later(share=(0.2, 0.5, 0.3))),)),
     "anywhere": Feed(batch=8, beside=(Beside("more", Anywhere(6)),)),
+    "same task": Feed(batch=8, beside=(Beside("context", SameTask(6, "luck")),)),
     "expert": Feed(batch=8, beside=EXPERT),
     "added": Feed(batch=8, add=("next_action", "place", "one_step")),
     "to go": Feed(batch=8, monte_carlo=0.9),
@@ -59,7 +60,7 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
     ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
-    ("anywhere", "replay", "hindsight", "keep theirs"),
+    ("anywhere, same task", "replay", "hindsight", "keep theirs"),
     ("to go", "replay", "hindsight", "learns from returns to the episode's end"),
     ("crossing, masked, padded", "replay", "hindsight", "learns from sequences"),
 )

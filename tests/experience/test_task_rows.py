@@ -15,8 +15,10 @@ from sterling import random_keys
 from sterling.data.device_dataset import HostDataset
 from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.replay.ring_buffer import Ring
+from sterling.experience.replay.ring_tasks import RingTasks
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.types import Beside, Feed, Later, Mistake, Needs, SameTask
+from sterling.types import Beside, Feed, Later, Mistake, Needs, Record, SameTask
 
 LENGTHS = np.array((1, 4, 9, 30))
 KEYS = jax.random.wrap_key_data(np.array([[0, 3], [0, 5]], np.uint32))  # of two seeds
@@ -93,3 +95,39 @@ def test_rows_of_the_same_task_need_one_number_a_row():
         DatasetSource.create(wide, needs)
     with pytest.raises(Mistake, match="keep names 'task', but the recorded extras are"):
         replay(SameTask(3))
+
+
+def test_large_rings_are_sorted_now_and_then_and_never_give_rows_of_other_tasks():
+    """A ring of 800 rows, sorted anew after every third; tasks change, and rows are overwritten."""
+    rng, rows = np.random.default_rng(0), 800
+    zeros, law = jnp.zeros((1, 1, 1)), SameTask(30, "task")
+    needs = Needs(1, (Feed(batch=1, beside=(Beside("context", law),)),), keep=("task",))
+    ring = Ring.create(rows, zeros, zeros, kept={"task": jnp.zeros((1, 1))})
+    tasks, known, waits = RingTasks.create(ring, needs), np.full(rows, -1.0), []
+
+    @jax.jit
+    def add(ring, tasks, task, mask):
+        record = Record(
+            *(zeros[None],) * 2, zeros, zeros, zeros[None], zeros > 0, mask, {"task": task}
+        )
+        tasks = tasks.insert(ring, record)
+        ring = ring.insert(record)
+        return ring, tasks.sorted_anew(ring)
+
+    draw = jax.jit(lambda ring, tasks, row, key: tasks.draw(ring, law, row, key))
+    for time in range(1_000):
+        new, lived = float(rng.integers(8) + time // 40 * 4), rng.random() > 0.1
+        known[time % rows] = new if lived else -1.0
+        ring, tasks = add(ring, tasks, jnp.full((1, 1, 1), new), jnp.full((1, 1, 1), lived))
+        known[(time + 1) % rows] = -1.0  # holds an observation alone
+        waits.append(int(tasks.left))
+        if time % 97 == 0 or time > 995:
+            row = np.arange(rows, dtype=np.int32)[None]
+            found = np.asarray(draw(ring, tasks, jnp.asarray(row), KEYS[:1]))[0]
+            assert (found[known < 0] == -1).all()
+            alive = known >= 0
+            assert (known[found[alive]] == known[alive, None]).all()
+            alone = (found[alive] == row[0, alive, None]).all(1)
+            many = np.array([(known == each).sum() > 3 for each in known[alive]])
+            assert (alone & many).sum() <= 3  # those newer than the index
+    assert sorted(waits[-3:]) == [1, 2, 3]

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from sterling import random_keys as named
 from sterling.actor import Actor
@@ -52,7 +52,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     episodes: EpisodeSampler | None
     needs: AnyNeeds = eqx.field(static=True)
     left: Int[Array, "row"] | None = None  # rows of its episode from a row on, for later rows
-    tasks: dict[str, TaskIndex] = eqx.field(default_factory=dict)  # for rows of the same task
+    # for rows of the same task, by the name of the column: their index, and each row's task
+    tasks: dict[str, tuple[TaskIndex, UInt32[Array, "row"]]] = eqx.field(default_factory=dict)
     kept: tuple[KeptColumn, ...] = eqx.field(static=True, default=())  # columns that batches have
 
     @classmethod
@@ -118,8 +119,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def _of_tasks(
         self, row: Int[Array, "seed update batch"], law: SameTask, keys: Key[Array, "seed"]
     ) -> Int[Array, "seed update batch rows"]:
-        draw = partial(self.tasks[law.task].draw, rows=law.rows)
-        return jax.vmap(lambda row, key: draw(row, key=key))(row, keys)
+        index, task = self.tasks[law.task]
+        return jax.vmap(lambda row, key: index.draw(task[row], law.rows, key))(row, keys)
 
     def choose(self, shape: tuple[int, ...], keys: Key[Array, "seed"]) -> Int[Array, "seed ..."]:
         """Draw rows of the log for every seed, with the probabilities that ``sampling`` names."""

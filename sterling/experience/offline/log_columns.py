@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, UInt32
 
 from sterling.data.dataset import Dataset
-from sterling.experience.task_index import TaskIndex
+from sterling.experience.task_index import TaskIndex, task_bits
 from sterling.problem.channels import NAME_PATTERN, RESERVED_COLUMNS, Channel
 from sterling.types import Mistake, Record
 
@@ -76,14 +76,16 @@ def check_columns(dataset: Dataset, names: tuple[str, ...], who: str) -> None:
             )
 
 
-def index_tasks(dataset: Dataset, name: str) -> TaskIndex:
-    """Return the rows in the order of their tasks, which a column tells apart."""
+def index_tasks(dataset: Dataset, name: str) -> tuple[TaskIndex, UInt32[Array, "row"]]:
+    """Return the rows in the order of their tasks, which a column tells apart, and each row's task
+    as bits."""
     check_columns(dataset, (name,), "rows of the same task are told apart by")
     task = np.concatenate([block.arrays[EXTRA + name] for block in dataset.blocks()])
     if task.ndim != 1:
         raise Mistake(f"{EXTRA + name!r} tells tasks apart, so it must be one number a row")
-    number = np.unique(task, return_inverse=True)[1].astype(np.int32)  # however wide tasks are
-    return TaskIndex.create(jnp.asarray(number), jnp.ones(number.shape, bool))
+    # however wide tasks are
+    number = jnp.asarray(np.unique(task, return_inverse=True)[1].astype(np.int32))
+    return TaskIndex.create(number, jnp.ones(number.shape, bool)), task_bits(number)
 
 
 def _extras(dataset: Dataset) -> list[str]:

@@ -35,6 +35,7 @@ from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws, start_rows
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.ring_tasks import RingTasks
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
@@ -64,6 +65,7 @@ class Replay(SourceWrapper, eqx.Module):
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
     episodes: EpisodeIndex | None = None  # which episode each row belongs to, for later rows
     to_go: ReturnsToGo | None = None  # each row's return to its episode's end
+    tasks: RingTasks | None = None  # which rows are of the same task
 
     @classmethod
     def create(
@@ -94,7 +96,9 @@ class Replay(SourceWrapper, eqx.Module):
                 f"set capacity to at least {least * envs}"
             )
         if steps is not None:
-            rows = min(rows, _next_power_of_two(steps // envs + least + SPARE_ROWS))
+            most = steps // envs + least + SPARE_ROWS
+            # a power of two, so that runs of different lengths share programs
+            rows = min(rows, 1 << (most - 1).bit_length())
         action, _ = eqx.filter_eval_shape(RandomActor(None, world).act, source.obs, keys, True)
         form = past_form(needs, actor, world, keys)
         source = with_kept_totals(source, needs)
@@ -107,13 +111,12 @@ class Replay(SourceWrapper, eqx.Module):
         check_memory(rows * envs, lambda: _with_relabeller(ring(), relabel))
         priorities, by = None, prioritised_feed(needs)
         if by is not None:
-            size = rows * envs
-            priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
+            priorities = Priorities.create(world.seeds, rows * envs, by.priority, by.correction)
         empty, change = _with_relabeller(ring(), relabel)
         indexed = any(feed.own_beside or feed.edge == PAD for feed in needs.feeds)
         episodes = EpisodeIndex.create(empty) if indexed else None
-        to_go = ReturnsToGo.create(empty, needs)
-        return cls(source, empty, priorities, needs, change, form, episodes, to_go)
+        found = ReturnsToGo.create(empty, needs), RingTasks.create(empty, needs)
+        return cls(source, empty, priorities, needs, change, form, episodes, *found)
 
     @property
     def world(self) -> World:
@@ -146,14 +149,15 @@ class Replay(SourceWrapper, eqx.Module):
 
     def _with_parts(self, source: Any, kept: ReplayParts) -> Replay:
         """Return the buffer with another source and new stored parts."""
-        names = ("ring", "priorities", "relabel", "episodes", "to_go")
+        names = ("ring", "priorities", "relabel", "episodes", "to_go", "tasks")
         parts: Any = dict(zip(names, kept, strict=True))
         return dataclasses.replace(self, source=source, **parts)
 
     @property
     def kept(self) -> ReplayParts:
         """Return the parts that rows are added to."""
-        return self.ring, self.priorities, self.relabel, self.episodes, self.to_go
+        followers = self.relabel, self.episodes, self.to_go, self.tasks
+        return self.ring, self.priorities, *followers
 
     def _with_capacity(self, rows: int) -> ReplayParts:
         """Return the stored parts, with a capacity of at least ``rows`` rows."""
@@ -167,8 +171,8 @@ class Replay(SourceWrapper, eqx.Module):
             each = ring.oldest_first(each.reshape(seeds, ring.rows, envs), rows)
             tree = SumTree.from_numbers(each.reshape(seeds, -1))
             priorities = dataclasses.replace(priorities, tree=tree)
-        change, *others = (x and x.with_capacity(ring, rows) for x in followers)
-        return ring.with_capacity(rows), priorities, change, *others
+        change, *rest = (x and x.with_capacity(ring, rows) for x in followers)
+        return ring.with_capacity(rows), priorities, change, *rest
 
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
@@ -179,8 +183,10 @@ class Replay(SourceWrapper, eqx.Module):
         """
         source, rows = self.source.live(recording(agent, self.needs), keys)
         kept = _insert_rows((rows, priority_window(self.needs)), self.kept)
+        kept = *kept[:5], None if kept[5] is None else kept[5].sorted_anew(kept[0])
         fresh = rows if self.needs.has_feed(FRESH) else None
-        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, *kept[3:])
+        own: Any = kept[3:]
+        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, *own)
         return self._with_parts(source, kept), draws
 
     def starts(
@@ -231,12 +237,6 @@ def resize_replay(tree: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     )
 
 
-def resize_replay_like(held: Any, tree: Any) -> Any:
-    """Resize the replay buffer in ``tree`` to the capacity of the one in ``held``."""
-    kept = [each for each in jax.tree.leaves(held, is_leaf=_is_replay) if _is_replay(each)]
-    return resize_replay(tree, {"ring/words": kept[0].ring.words.shape}) if kept else tree
-
-
 def _is_replay(each: Any) -> bool:
     return isinstance(each, Replay)
 
@@ -268,13 +268,13 @@ def _with_relabeller(
 
 
 ReplayParts = tuple[
-    Ring, Priorities | None, Relabeller | None, EpisodeIndex | None, ReturnsToGo | None
+    Ring,
+    Priorities | None,
+    Relabeller | None,
+    EpisodeIndex | None,
+    ReturnsToGo | None,
+    RingTasks | None,
 ]
-
-
-def _next_power_of_two(rows: int) -> int:
-    """Round up to a power of two, so that runs of different lengths share programs."""
-    return 1 << (rows - 1).bit_length()
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -20,8 +20,8 @@ from sterling.experience.replay.n_step_windows import sample_windows, window_tra
 from sterling.experience.replay.priority_tree import Priorities
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.ring_tasks import RingTasks
 from sterling.experience.replay.window_relabelling import Relabeller, WindowRows
-from sterling.experience.task_index import TaskIndex
 from sterling.needs.feed import MASK, PAD
 from sterling.types import AnyNeeds, Feed, Mistake, Record, SameTask, Signals
 
@@ -52,6 +52,7 @@ class ReplayDraws(eqx.Module):
     past_form: Any = eqx.field(static=True, default=None)  # structure of the pasts that are kept
     episodes: EpisodeIndex | None = None  # for later rows beside the batch
     to_go: ReturnsToGo | None = None  # for feeds with ``monte_carlo``
+    tasks: RingTasks | None = None  # for rows of the same task
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -77,9 +78,8 @@ class ReplayDraws(eqx.Module):
     def _of_tasks(
         self, which: Int[Array, "seed update batch"], law: SameTask, keys: Key[Array, "seed"]
     ) -> Int[Array, "seed update batch rows"]:
-        index = index_tasks(self.ring, law.task)
-        draw = partial(TaskIndex.draw, rows=law.rows)
-        return jax.vmap(lambda index, row, key: draw(index, row, key=key))(index, which, keys)
+        assert self.tasks is not None
+        return self.tasks.draw(self.ring, law, which, keys)
 
     def _which(
         self, own: Feed, keys: Key[Array, "seed"]
@@ -181,18 +181,6 @@ def start_rows(
     rows = window_transitions(ring, Feed(), place, extras={}, keep=how[1])
     rows = dataclasses.replace(rows, start=read_past(form, ring, place))
     return rows, rows.mask & (number >= 0)
-
-
-def index_tasks(ring: Ring, name: str) -> TaskIndex:
-    """Return every seed's rows in the order of their tasks, which the stored extra ``name`` tells
-    apart."""
-    seeds, rows, envs = ring.words.shape[:3]
-    every = (jnp.arange(count, dtype=jnp.int32) for count in (seeds, rows, envs))
-    place = Place(*jnp.meshgrid(*every, indexing="ij"))
-    task = ring.kept(place, [name])[name]
-    first, count = ring.span(1)
-    valid = ring.mask(place) & (jnp.mod(place.row - first, ring.rows) < count)
-    return jax.vmap(TaskIndex.create)(task.reshape(seeds, -1), valid.reshape(seeds, -1))
 
 
 def place_of(ring: Ring, seed: Int[Array, ""], number: Int[Array, "..."]) -> Place:

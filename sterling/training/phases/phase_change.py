@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from sterling import random_keys
-from sterling.experience.replay.replay_buffer import resize_replay_like
+from sterling.experience.replay.replay_buffer import Replay, resize_replay
 from sterling.training.agent import Agent, create_agent
 from sterling.training.assembly import run_dataset
 from sterling.training.assembly.build_run import (
@@ -117,10 +117,17 @@ def _shapes_and_types(tree: Any) -> Any:
 def _take_over_source(part: PlannedPhase, before: Any, fresh: Any) -> Any:
     """Return the source ``fresh`` with the replay rows of ``lived``, as if saved and loaded."""
     saved = before.to_checkpoint()
-    form = resize_replay_like(saved, fresh.to_checkpoint())
+    form = _resized_like(saved, fresh.to_checkpoint())
     if _shapes_and_types(saved)[1] != _shapes_and_types(form)[1]:
         names = ", ".join(part.fields)
         raise Mistake(f"{names} would change the shapes of the replay buffer, which this phase "
                       "keeps. Name its environment to begin with an empty one.")  # fmt: skip
     whole = jax.tree.unflatten(jax.tree.structure(form), jax.tree.leaves(saved))
     return whole.from_checkpoint(fresh)
+
+
+def _resized_like(held: Any, tree: Any) -> Any:
+    """Resize the replay buffer in ``tree`` to the capacity of the one in ``held``."""
+    found = jax.tree.leaves(held, is_leaf=lambda x: isinstance(x, Replay))
+    kept = next((each for each in found if isinstance(each, Replay)), None)
+    return tree if kept is None else resize_replay(tree, {"ring/words": kept.ring.words.shape})
