@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from sterling.equations.running_moments import Moments
 from sterling.nets.obs_encoder import leaf_spaces, padded_leaves, without_mask
+from sterling.problem.goal_obs import ACHIEVED, DESIRED, has_goals
 from sterling.types import Obs, Record, Spec
 
 STD_OFFSET = 1e-3
@@ -53,12 +54,14 @@ class ObsNormaliser(eqx.Module):
     def of_log(cls, spec: Spec, enabled: bool = True) -> ObsNormaliser:
         """Create a normaliser with the dataset's moments, ``spec.log``. 1e-3 is added to standard
         deviations (Fujimoto 2021): a number that is constant in the dataset may vary later.
-        Without a dataset the tree has the same structure, so an agent can be loaded without it."""
+        Achieved and desired goals share moments, because learners compare them. Without a dataset
+        the tree has the same structure, so an agent can be loaded without it."""
         made = cls.create(spec.obs, enabled, math.inf)
         if spec.log is None:
             return made
-        means = jax.tree.leaves(without_mask(spec.log.obs_mean))
-        deviations = jax.tree.leaves(without_mask(spec.log.obs_std))
+        known = spec.log.obs_mean, spec.log.obs_std
+        mean, std = _with_shared_goals(*known) if has_goals(spec.obs) else known
+        means, deviations = (jax.tree.leaves(without_mask(x)) for x in (mean, std))
         fixed = [
             None if m is None else Moments.known(mean, np.square(std + STD_OFFSET))
             for m, mean, std in zip(made.moments, means, deviations, strict=True)
@@ -100,6 +103,20 @@ class ObsNormaliser(eqx.Module):
 
     def _one(self, x: Array, moments: Moments | None) -> Array:
         return x if moments is None else jnp.clip(moments.normalise(x), -self.clip, self.clip)
+
+
+def _with_shared_goals(mean: Any, std: Any) -> tuple[Any, Any]:
+    """Return the moments of a log's observations with those of all goals, achieved and desired, for
+    either. Desired goals that never differ are unknown ones, and do not count."""
+    achieved, desired = ((mean[name], std[name]) for name in (ACHIEVED, DESIRED))
+    if np.any(desired[1]):
+        middle = (achieved[0] + desired[0]) / 2
+        apart = np.square((achieved[0] - desired[0]) / 2)
+        square = (np.square(achieved[1]) + np.square(desired[1])) / 2 + apart
+        achieved = middle, np.sqrt(square).astype(desired[1].dtype)
+    goals = (dict.fromkeys((ACHIEVED, DESIRED), each) for each in achieved)
+    shared = [{**own, **each} for own, each in zip((mean, std), goals, strict=True)]
+    return shared[0], shared[1]
 
 
 class RewardNormaliser(eqx.Module):

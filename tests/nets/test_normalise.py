@@ -215,3 +215,22 @@ def test_of_log_keeps_what_float32_rounds_off_the_mean():
     log = dataclasses.replace(LOGGED.log, obs_mean=mean, obs_std=np.ones(2, np.float32))
     found = ObsNormaliser.of_log(dataclasses.replace(PLAIN, log=log))(jnp.asarray(x))
     np.testing.assert_allclose(found, (x - mean) / 1.001, rtol=1e-5)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_goals_of_a_log_share_the_moments_of_all_its_goals(known):
+    rng = np.random.default_rng(0)
+    goals = rng.normal((3.0, -2.0), (1.0, 5.0), (2, 400, 2))
+    goals[1] = goals[1] * 3.0 + 7.0 if known else 0.0  # not known: those of the log are all 0
+    box = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    seen = dict(zip(("achieved_goal", "desired_goal"), goals, strict=True))
+    seen["observation"] = rng.normal(size=(400, 2))
+    moments = ({name: f(x, 0) for name, x in seen.items()} for f in (np.mean, np.std))
+    log = Log(*moments, (0.0, 1.0), (0.0, 1.0), 1)
+    spec = Spec(spaces.Dict(dict.fromkeys(seen, box)), spaces.Discrete(2), log=log)
+    normal = ObsNormaliser.of_log(spec)(jax.tree.map(jnp.float32, seen))
+    pool = goals.reshape(-1, 2) if known else goals[0]
+    for name in ("achieved_goal", "desired_goal"):
+        expected = (seen[name] - pool.mean(0)) / (pool.std(0) + 1e-3)
+        np.testing.assert_allclose(normal[name], expected, rtol=1e-4, atol=1e-4)
+    assert abs(np.mean(normal["observation"])) < 1e-5
