@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -9,9 +10,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from sterling.data.dataset import Dataset
-from sterling.data.episode_columns import BLOCK_ROWS
+from sterling.data.episode_columns import BLOCK_ROWS, Block
 from sterling.equations.returns import lowest_return
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.problem.agent_axis import TRUNCATED
 from sterling.types import Log, Mistake
 
 SAMPLINGS = ("uniform", "episodes", "return")
@@ -19,23 +21,37 @@ RETURN_TEMPERATURE = 0.1  # of the return-weighted sampling of episodes (Hong 20
 
 
 def monte_carlo_returns(
-    dataset: Dataset, gamma: float, beyond: float = 0.0
+    dataset: Dataset, gamma: float, beyond: float = 0.0, team: bool = False
 ) -> Float[np.ndarray, "row"]:
     """Return the logged return-to-go of every row, G_t = r_t + gamma d_t G_{t+1}, with the row's
     discount d_t, which is 0 where the task ended even if the log continues (OGBench's masks).
 
-    After a truncation G is ``beyond``.
+    After a truncation G is ``beyond``, and so it is of a ``team`` after a step that cuts off an
+    agent while others go on.
     """
-    found = []
+    found = [np.zeros(0, np.float32)]
     for block in dataset.blocks():
         reward, discount = (block.arrays[name].astype(float) for name in ("reward", "discount"))
         ends = np.cumsum(block.lengths)
-        final = ends[block.lengths > 0] - 1
+        stops = set(ends.tolist()) | (_cut_rows(block) if team else set())
+        bounds = [0, *sorted(stops - {0})]
+        final = np.array(bounds[1:], int) - 1
         reward[final] += gamma * discount[final] * beyond
-        for begin, end in zip(ends - block.lengths, ends, strict=True):
+        for begin, end in itertools.pairwise(bounds):
             rows = slice(begin, end)
             found.append(discounted_returns(reward[rows], gamma, discount[rows]).astype(np.float32))
     return np.concatenate(found)
+
+
+def _cut_rows(block: Block) -> set[int]:
+    """Return the numbers of the rows after those that cut off an agent while others go on."""
+    marks = block.arrays.get(f"obs/{TRUNCATED}")
+    if marks is None:
+        return set()
+    cut = np.asarray(marks.astype(bool).any(-1))
+    episode = np.repeat(np.arange(len(block.lengths)), block.lengths)
+    after = np.arange(len(episode)) + episode + 1  # each row's next observation
+    return set((np.flatnonzero(cut[after]) + 1).tolist())
 
 
 def lowest_continuation(dataset: Dataset, gamma: float) -> float:

@@ -26,6 +26,14 @@ STATUS = (ALIVE, TRUNCATED)  # entries that no network reads
 REWARD = "reward"  # the channel of each agent's own reward
 
 
+def cut_off_alone(obs: Any) -> Any:
+    """Return which observations show the last of an agent that was cut off while others go on;
+    None if observations do not mark it. Sums of rewards end before their rows, and learners
+    bootstrap from them: what the agent would have earned is unknown."""
+    marked = isinstance(obs, dict) and TRUNCATED in obs
+    return obs[TRUNCATED].astype(bool).any(-1) if marked else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Agents:
     """The names of a world's agents, which all have the same observation and action space."""

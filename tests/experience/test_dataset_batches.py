@@ -18,8 +18,9 @@ from sterling.data.episode_returns import (
     steps_into_episode,
     summarise_log,
 )
-from sterling.experience.offline.dataset_batches import DatasetSource, PreloadedBatches
+from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.offline.mixed_sources import Mix
+from sterling.experience.offline.preloaded_batches import PreloadedBatches
 from sterling.types import Feed, Mistake, Needs, Sequences, Transitions
 
 LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])

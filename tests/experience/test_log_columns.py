@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from collected import collect
-from marked_log import marked_log
+from marked_log import ACTIONS, OBS, marked_log
 
 import sterling
 from sterling.data.device_dataset import HostDataset
@@ -29,6 +29,7 @@ CHANNELS = {
     "gains": Channel(parts=("one", "two")),
     "speed": Channel(reduce="max"),
 }
+SPEC = Spec(OBS, ACTIONS, channels=CHANNELS)
 NEEDS = Needs(
     feeds=(Feed(batch=64, n_step=COUNT, gamma=GAMMA),), keep=("cost", "gains", "speed", "log_prob")
 )
@@ -48,7 +49,7 @@ def drawn(source):
 
 @pytest.mark.parametrize("where", ["memory", "file", "mixture"])
 def test_kept_columns_are_summed_over_n_step_windows_as_their_channels_are(log, where):
-    source = DatasetSource.create(log, NEEDS, channels=CHANNELS)
+    source = DatasetSource.create(log, NEEDS, spec=SPEC)
     if where == "file":
         source = dataclasses.replace(source, data=HostDataset(log))
     if where == "mixture":
@@ -72,7 +73,9 @@ def test_missing_columns_are_refused_with_those_that_a_log_has(log):
     with pytest.raises(Mistake, match="it has no column beside its steps"):
         DatasetSource.create(marked_log(LENGTHS), NEEDS)
     with pytest.raises(Mistake, match=r"of shape \(2,\) in a row, .* of shape \(\)"):
-        DatasetSource.create(log, NEEDS, channels={"gains": Channel()})
+        DatasetSource.create(
+            log, NEEDS, spec=dataclasses.replace(SPEC, channels={"gains": Channel()})
+        )
 
 
 def test_columns_of_a_log_without_an_environment_are_channels(log):

@@ -1,5 +1,6 @@
 """Rows of a team in a replay: what each agent saw and did, who was there, what critics saw."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +19,10 @@ from marked_team import (
     seen,
 )
 
+from sterling.data import Dataset
+from sterling.data.episode_columns import join_blocks
+from sterling.data.recording.stored_episodes import rows_to_block
+from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.ring_buffer import Place
 from sterling.experience.rollouts.rollout import Rollout
@@ -108,3 +113,67 @@ def test_sequences_of_a_team_begin_with_the_memory_of_every_agent(told):
         np.testing.assert_array_equal(batch.start.memory[row], memory)
         np.testing.assert_array_equal(batch.start.action[row], done[-1] if step else 0)
         assert batch.start.first[row] == (step == 0)
+
+
+@pytest.fixture(name="log", scope="module")
+def _log():
+    """What every seed did in its first 24 steps, as the episodes of a log."""
+    world, actor, keys = MarkedTeam(), FirstAllowed(), jax.random.split(jax.random.key(0), SEEDS)
+    _, rows = eqx.filter_jit(Rollout.create(world, 24, keys, actor).live)(actor, keys)
+    own = [jax.tree.map(lambda x, seed=seed: np.asarray(x)[seed], rows) for seed in range(SEEDS)]
+    block = join_blocks([rows_to_block(each, world, 10**6, 0) for each in own])
+    return Dataset.from_block(block, world.spec.obs, world.spec.action)
+
+
+def counted(reward, discount, cut, n):
+    """By hand, of an episode whose agents are cut off before step ``cut``: the sums of n steps, the
+    discounts after them, and the returns to go, of which each row after a truncation is unknown."""
+    steps, sums, after, to_go = len(reward), [], [], []
+    for step in range(steps):
+        stop = cut if step < cut < steps else steps
+        few = min(step + n, stop)
+        sums.append(sum(GAMMA ** (k - step) * reward[k] for k in range(step, few)))
+        after.append(GAMMA ** (few - 1 - step) * np.prod(discount[step:few]))
+        to_go.append(sum(GAMMA ** (k - step) * reward[k] for k in range(step, stop)))
+    return np.array(sums), np.array(after), np.array(to_go)
+
+
+def test_sums_of_a_log_end_where_an_agent_is_cut_off_alone(log):
+    """As those of a replay do; all rewards are above 0, so nothing is added after a truncation."""
+    needs = Needs(feeds=(Feed(batch=400, n_step=3, gamma=GAMMA, monte_carlo=GAMMA),))
+    source = DatasetSource.create(log, needs, spec=MarkedTeam().spec)
+    batch = jax.tree.map(np.asarray, source.draw(needs.feeds[0], None, None, np.arange(log.rows)))
+    assert (log.lengths > CUT).any()
+    first = np.cumsum(log.lengths) - log.lengths
+    for begin, episode in zip(first, log, strict=True):
+        rows = slice(begin, begin + len(episode))
+        expected = counted(episode.reward, episode.discount, CUT, 3)
+        got = (batch.reward, batch.discount, batch.extras["monte_carlo"])
+        for one, other in zip(expected, got, strict=True):
+            np.testing.assert_allclose(other[rows], one, rtol=1e-5)
+        if len(episode) > CUT:  # bootstraps from what it saw when it was cut off
+            assert batch.next_obs["truncated"][begin].any()
+    alone = DatasetSource.create(log, needs)  # an entry of one agent, which it may call so
+    plain = jax.tree.map(np.asarray, alone.draw(needs.feeds[0], None, None, np.arange(log.rows)))
+    assert (plain.reward != batch.reward).any()
+
+
+def test_returns_to_go_of_a_team_end_where_an_agent_is_cut_off_alone():
+    """Of every row as soon as it is known: after two steps, the others at the episode's end."""
+    batch, mark = drawn(FirstAllowed(), (), n_step=1, monte_carlo=GAMMA)
+    rows, steps = np.flatnonzero(batch.mask), 0
+    by_place = {tuple(mark[1:, row]): batch.reward[row] for row in rows}
+    for row in rows:
+        _, env, episode, step = mark[:, row]
+        end = length(1, env, episode)
+        stop = CUT if step < CUT else end
+        own = [by_place.get((env, episode, at)) for at in range(step, stop)]
+        if None in own:
+            continue
+        decay, steps = GAMMA ** np.arange(stop - step), steps + 1
+        if np.isfinite(batch.extras["monte_carlo"][row]):
+            np.testing.assert_allclose(batch.extras["monte_carlo"][row], decay @ own, rtol=1e-5)
+        else:
+            assert stop == end
+            assert episode == 4  # the last, which has not ended
+    assert steps > 100

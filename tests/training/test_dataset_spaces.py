@@ -11,13 +11,14 @@ from sterling.data import Dataset
 from sterling.data.dataset_metadata import Facts
 from sterling.data.file_conversion import convert_files
 from sterling.data.space_json import space_to_json
+from sterling.problem.agent_axis import Agents
 from sterling.training.assembly import run_dataset
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Spec
 
 WORLD = "Pendulum-v1"  # torques of -2 to 2
 TORQUE, ROWS = 0.5, 200
-SPACE = spaces.Box(0.0, 1.0, (2,))  # of levels
+SPACE, TEAM = spaces.Box(0.0, 1.0, (2,)), Agents(("one", "other"))  # of levels
 SMALL = {"width": 16, "batch": 32, "lr": 1e-2, "evaluate_episodes": 0}
 
 
@@ -131,9 +132,12 @@ def test_learner_from_a_log_is_told_the_worlds_time_limit_or_else_the_logs(const
     )
     settings = asked(data.save(tmp_path / "log"))
     world = Pendulum(1.0)
-    world.spec = dataclasses.replace(world.spec, limit=200, alternating=True, level_space=SPACE)
+    world.spec = dataclasses.replace(
+        world.spec, limit=200, alternating=True, level_space=SPACE, agents=TEAM
+    )
     told = run_dataset.spec_and_summary(settings, world)[0]
-    assert (told.limit, told.alternating, told.level_space) == (200, True, SPACE)
+    assert (told.limit, told.alternating) == (200, True)
+    assert (told.level_space, told.agents) == (SPACE, TEAM)
     assert run_dataset.spec_and_summary(settings, None)[0].limit == 60
     filled = run_dataset.fill_from_log(dataclasses.replace(settings, environment=""))
     assert run_dataset.SpacesWorld(filled.spaces).spec.limit == 60  # where the log no longer exists

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from sterling import random_keys as named
@@ -26,14 +24,15 @@ from sterling.data.episode_returns import (
 from sterling.equations.sequence_rows import unbroken
 from sterling.equations.value_losses import n_step_return
 from sterling.experience import beside_rows
-from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
+from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.offline.episode_sampler import EpisodeSampler
 from sterling.experience.offline.log_columns import KeptColumn, index_tasks, kept_columns
+from sterling.experience.offline.preloaded_batches import PreloadedBatches
 from sterling.experience.replay.n_step_windows import rows_to_sum, sum_over_window, zero_unless
 from sterling.experience.task_index import TaskIndex
 from sterling.needs.feed import MASK, PAD
-from sterling.problem.channels import Channel
-from sterling.types import AnyArray, AnyNeeds, Anywhere, Feed, Mistake, Record, SameTask
+from sterling.problem.agent_axis import cut_off_alone
+from sterling.types import AnyArray, AnyNeeds, Feed, Record, SameTask, Spec
 
 
 class DatasetSource(StaticSource, NoFeedback, eqx.Module):
@@ -55,6 +54,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     # for rows of the same task, by the name of the column: their index, and each row's task
     tasks: dict[str, tuple[TaskIndex, UInt32[Array, "row"]]] = eqx.field(default_factory=dict)
     kept: tuple[KeptColumn, ...] = eqx.field(static=True, default=())  # columns that batches have
+    team: bool = eqx.field(static=True, default=False)  # whether several agents act in a row
 
     @classmethod
     def create(
@@ -62,12 +62,13 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         dataset: Dataset,
         needs: AnyNeeds,
         sampling: str = "uniform",
-        channels: Mapping[str, Channel] | None = None,
+        spec: Spec | None = None,
     ) -> DatasetSource:
         """Put the dataset on the device if it fits; ``sampling`` is a word of
-        :func:`~sterling.data.episode_returns.shares`, ``channels`` those of the problem, which
-        n-step windows sum where an episode does."""
-        kept = kept_columns(dataset, tuple(needs.keep), channels or {})
+        :func:`~sterling.data.episode_returns.shares`. The problem's ``spec`` says which columns are
+        channels, and whether several agents act."""
+        kept = kept_columns(dataset, tuple(needs.keep), {} if spec is None else spec.channels)
+        team = spec is not None and spec.agents is not None
         asked = (feed.monte_carlo for feed in needs.feeds)
         gammas = {float(each) for each in asked if each is not None}
         returns, time = None, None
@@ -77,14 +78,14 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         if gammas:
             gamma = gammas.pop()
             rest = 0.0 if padded else lowest_continuation(dataset, gamma)
-            returns = jnp.asarray(monte_carlo_returns(dataset, gamma, rest))
+            returns = jnp.asarray(monte_carlo_returns(dataset, gamma, rest, team))
         left = None
         if any(feed.own_beside for feed in needs.feeds):
             left = jnp.asarray(steps_to_episode_end(dataset))
         sampler = EpisodeSampler.from_dataset(dataset, sampling)
         names = {name for feed in needs.feeds for name in feed.tasks}
         tasks = {name: index_tasks(dataset, name) for name in sorted(names)}
-        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks, kept)
+        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks, kept, team)
 
     @property
     def traced(self) -> bool:
@@ -209,7 +210,10 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def _summed(self, first: Record, index: Int[Array, "..."], feed: Feed) -> Record:
         ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
         window = self.take(index[..., None] + ahead)
-        follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
+        goes_on = ~window.last[..., :-1]
+        if self.team and (cut := cut_off_alone(window.obs)) is not None:
+            goes_on &= ~cut[..., 1:]
+        follows = jnp.concatenate([jnp.ones_like(goes_on[..., :1]), goes_on], -1)
         follows, gamma = rows_to_sum(feed, follows)
         factor = gamma * window.discount
         total, _, steps = n_step_return(window.reward, factor, follows)
@@ -242,58 +246,3 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
             assert self.returns is not None
             extras["monte_carlo"] = self.returns[rows]
         return dataclasses.replace(taken, mask=inside, extras=extras)
-
-
-class PreloadedBatches(NoFeedback, eqx.Module):
-    """Batches of a dataset larger than memory, read before the updates."""
-
-    batches: dict[str, Record]  # by feed, ``(seed, update, batch, ...)``
-
-    @classmethod
-    def load(cls, logged: Any, keys: Key[Array, "seed"], due: Due = every_feed) -> PreloadedBatches:
-        """Read one iteration's batches of every feed that is due, of a source of a log; of others
-        the log's first row, repeated, for the shapes."""
-        none, batches = jnp.zeros((), jnp.int32), {}
-        for feed in logged.needs.feeds:
-            own = feed_keys(feed, keys)
-            if due(feed):
-                index = logged.presample(feed, own)
-                batches[feed.name] = logged.draw(feed, none, None, index)
-                continue
-            kinds = jax.eval_shape(lambda feed=feed, own=own: logged.presample(feed, own))
-            first = jax.tree.map(lambda x: jnp.zeros((1, 1, 1, *x.shape[3:]), x.dtype), kinds)
-            row = logged.draw(feed, none, None, first)
-            batches[feed.name] = _repeated(row, feed, jax.tree.leaves(kinds)[0].shape[:2])
-        return cls(batches)
-
-    def rows(self, feed: Feed) -> int:
-        """Return the number of rows in one batch."""
-        return self.batches[feed.name].mask.shape[2]
-
-    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Record:
-        """Return the batches themselves."""
-        return self.batches[feed.name]
-
-    def draw(self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Record) -> Record:
-        """Return this update's batch. Raises Mistake if n-step sums change from update to
-        update."""
-        if feed.n_step_now is not None:
-            raise Mistake(
-                "n-step rewards of a dataset larger than memory are summed before the updates, but "
-                "this learner changes n_step or gamma during them; keep both fixed"
-            )
-        return sample
-
-
-def _repeated(row: Record, feed: Feed, shape: tuple[int, ...]) -> Record:
-    """Return a batch ``(seed, update, batch, ...)`` of one row, and of the rows beside it."""
-    counts = {x.name: x.law.rows for x in feed.own_beside if isinstance(x.law, Anywhere)}
-
-    def repeated(record: Record, rows: int) -> Record:
-        own = dataclasses.replace(record, beside={})
-        return jax.tree.map(lambda x: np.broadcast_to(x, (*shape, rows, *x.shape[3:])), own)
-
-    found = {
-        name: repeated(each, counts.get(name, feed.batch)) for name, each in row.beside.items()
-    }
-    return dataclasses.replace(repeated(row, feed.batch), beside=found)

@@ -12,8 +12,8 @@ from sterling.equations.value_losses import n_step_return
 from sterling.experience.replay.kept_extras import PAST
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.window_relabelling import WindowRows
-from sterling.problem.agent_axis import TRUNCATED
-from sterling.types import Action, Feed, Obs, Record
+from sterling.problem.agent_axis import cut_off_alone
+from sterling.types import Action, Feed, Record
 
 
 def sample_windows(
@@ -86,9 +86,8 @@ def _added_extras(feed: Feed, rows: WindowRows) -> dict[str, Array]:
 def _cut_off_before(ring: Ring, feed: Feed, window: Place) -> Bool[Array, "..."]:
     """Return which rows but the first show the last observation of an agent that was cut off while
     others go on: no row after them shows it, and learners bootstrap from it."""
-    obs: Obs = ring.obs(window) if feed.n_step > 1 and ring.team else None
-    is_marked = isinstance(obs, dict) and TRUNCATED in obs
-    return obs[TRUNCATED].astype(bool).any(-1)[..., 1:] if is_marked else jnp.zeros((), bool)
+    cut = cut_off_alone(ring.obs(window)) if feed.n_step > 1 and ring.team else None
+    return jnp.zeros((), bool) if cut is None else cut[..., 1:]
 
 
 def rows_to_sum(

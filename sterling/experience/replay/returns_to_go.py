@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from sterling.equations.returns import lowest_return
 from sterling.experience.replay.ring_buffer import Place, Ring, shapes_with_rows
 from sterling.needs.feed import PAD
+from sterling.problem.agent_axis import cut_off_alone
 from sterling.types import AnyNeeds, Record
 
 Numbers = tuple[Array, Array]  # total and rest
@@ -23,7 +24,8 @@ class ReturnsToGo(eqx.Module):
 
     It is kept as ``total + rest * B``, B being the lower bound of the return after a truncation:
     that of the lowest reward so far (0 for padded sequences, as in a log). A crash, and a restart
-    of a world that could not be saved, truncate. Of an unfinished episode ``total`` is the row's
+    of a world that could not be saved, truncate; so does a step that cuts off an agent of a team
+    while others go on. Of an unfinished episode ``total`` is the row's
     own reward and ``rest`` is gamma d.
     """
 
@@ -54,18 +56,20 @@ class ReturnsToGo(eqx.Module):
         reward = jnp.where(record.mask, record.reward, 0.0)
         factor = jnp.where(record.mask, self.gamma * record.discount, 0.0)
         time = reward.shape[1]
-        by_time = (jnp.swapaxes(x, 0, 1) for x in (reward, factor, record.last, record.mask))
+        cut = cut_off_alone(record.next_obs) if ring.team else None
+        ends = record.last if cut is None else record.last | (cut & record.mask)
+        by_time = (jnp.swapaxes(x, 0, 1) for x in (reward, factor, ends, record.mask))
         where = jnp.mod(ring.head + jnp.arange(time, dtype=jnp.int32), ring.rows)
 
         def step(carry: tuple[Numbers, Array], row: tuple[Array, ...]) -> tuple[Any, None]:
             numbers, pending = carry
-            where, reward, factor, last, mask = row
+            where, reward, factor, end, mask = row
             before = jnp.where(mask, 0, pending)  # whose episode broke off
             numbers = _closed(numbers, where - 1, before)
             numbers = numbers[0].at[:, where].set(reward), numbers[1].at[:, where].set(factor)
             pending = jnp.where(mask, jnp.minimum(pending + 1, ring.rows), 0)
-            numbers = _closed(numbers, where, jnp.where(last, pending, 0))
-            return (numbers, jnp.where(last, 0, pending)), None
+            numbers = _closed(numbers, where, jnp.where(end, pending, 0))
+            return (numbers, jnp.where(end, 0, pending)), None
 
         begun = (self.total, self.rest), self.pending
         ((total, rest), pending), _ = jax.lax.scan(step, begun, (where, *by_time))

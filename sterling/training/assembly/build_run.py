@@ -103,7 +103,7 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]],
 
     def create(seeds: Int[Array, "seed"]) -> Source:  # new arrays for each run: it donates them
         own = needs_without_dreams(needs)
-        log = DatasetSource.create(dataset, own, sampling, spec.channels)
+        log = DatasetSource.create(dataset, own, sampling, spec)
         keys = random_keys.for_seeds(seeds, "source", 0)
         rows = _beside_log(settings, _wrap_stored(log, needs, keys))
         source: Source = _augment_batches(settings, rows, dataset.spec)
@@ -217,7 +217,7 @@ def mix_with_log(settings: Settings, source: Any, spec: Spec) -> Any:
         return _augment_batches(settings, source, spec)
     assert settings.data is not None  # the log's needs exist only with a log
     dataset, sampling = run_dataset.read_log_in_world(settings.data), settings.data.sampling
-    logged = DatasetSource.create(dataset, own, sampling, spec.channels)
+    logged = DatasetSource.create(dataset, own, sampling, spec)
     return _augment_batches(settings, Mix((logged, source)), spec)
 
 

@@ -259,7 +259,7 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
                     f"the dataset has {word} {own} and {settings.name} has {its}. "
                     f"{NAME_ENVIRONMENT}, if it is another one."
                 )
-    declared = ("unseen", "limit", "alternating", "channels", "level_space")
+    declared = ("unseen", "limit", "alternating", "agents", "channels", "level_space")
     known: Any = {name: getattr(world.spec, name) for name in declared if world is not None}
     known = known or {"channels": column_channels(log)}
     return dataclasses.replace(log.spec, **known), _log_summary(book, book in _CLIPPED_LOGS)
