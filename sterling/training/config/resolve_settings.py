@@ -19,7 +19,7 @@ from sterling.training.config.evaluation_interval import (
     with_evaluation_interval,
 )
 from sterling.training.config.hindsight_option import check_hindsight
-from sterling.training.config.observed_goals import kept_options
+from sterling.training.config.kept_environment_options import kept_options
 from sterling.training.config.option_checks import (
     check_beside_log,
     check_critic_obs,
