@@ -14,7 +14,7 @@ from constants import constant_array
 
 import sterling
 from sterling import envs, random_keys
-from sterling.experience.levels.one_level import begin_in_one_level
+from sterling.experience.levels.one_level import begin_in_one_level, begun_levels
 from sterling.experience.rollouts.adaptation_rollout import Adaptation
 from sterling.report.pictures.policy_video import Scene
 from sterling.training.agent import Agent
@@ -102,6 +102,18 @@ def test_adaptation_rollout_episodes_continue_across_the_adaptation_step(world):
     np.testing.assert_array_equal(rows.next_obs[:, :-1], rows.obs[:, 1:])
     again = rows_of(world, 1)[1].extras["begun"][:, 0]
     assert (again != rows.extras["begun"][:, 0]).any()  # levels are drawn anew
+
+
+@pytest.mark.parametrize("one_level", [True, False])
+def test_levels_of_episodes_are_those_that_their_world_begins_in(one_level):
+    world = envs.make("probe:levels-hidden", (3, 8), ENVS, purpose="evaluate", strategy="map")
+    keys = jax.vmap(jax.random.key)(SEEDS)
+    state, obs = world.reset(keys)
+    if one_level:
+        state, obs = begin_in_one_level(world, state, obs, keys)
+    _, step = world.step(state, jnp.zeros((2, ENVS), jnp.int32), keys)
+    assert step.mask.all()
+    np.testing.assert_array_equal(begun_levels(world, keys, one_level), step.channels["begun"])
 
 
 @pytest.mark.slow

@@ -85,6 +85,9 @@ def test_evaluation_episodes_have_the_level_that_they_began_in(tmp_path, capsys)
     level, gain = kept.columns["level/value"], kept.columns["return"]
     expected = [gain[at][level[at] < 0].mean() for at in (0, 1)]
     np.testing.assert_allclose(run.result["final"]["negative"]["per_seed"], expected)
+    few = envs.make("probe:levels", (0, 1), 4, purpose="evaluate", max_episode_steps=9)
+    again = evaluate(run.agent, few, SEEDS, 12, 32)  # three rounds
+    np.testing.assert_array_equal(again["level/value"], again["begun"])
     names = {name for row in read_metrics(tmp_path / "run" / "metrics.jsonl") for name in row}
     assert {"evaluation/begun", "evaluation/negative"} < names
     assert not [name for name in names if "level" in name]

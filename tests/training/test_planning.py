@@ -19,6 +19,7 @@ from sterling.experience.replay.ring_buffer import Place
 from sterling.training.api import settings_from_arguments
 from sterling.training.assembly.build_run import build_first_phase
 from sterling.training.config.run_arguments import train_arguments
+from sterling.training.evaluation import evaluator
 from sterling.types import Feed, Mistake, Needs, Signals, config
 
 WARMUP, EPISODE, WIDTH = 12, 5, 3
@@ -129,6 +130,21 @@ def test_planner_is_evaluated_with_and_without_planning():
     other = sterling.train(Plain, **HOW)
     with pytest.raises(Mistake, match="has no prior: it does not plan"):
         other.prior  # noqa: B018
+
+
+def test_prior_is_not_evaluated_by_the_stored_program_of_its_planner(monkeypatch):
+    run, names = sterling.train(Planner, **{**HOW, "evaluate_episodes": 0}), []
+    found = {"return": np.zeros((2, 1)), "ended": np.ones((2, 1), bool)}
+
+    def played(*_, stored_as, **how):
+        names.append(stored_as)
+        return found
+
+    monkeypatch.setattr(evaluator, "evaluate", played)
+    monkeypatch.setattr(evaluator.program_store, "is_open_for", lambda settings: True)
+    run.evaluate(1)
+    run.prior.evaluate(1)
+    assert names == ["evaluate", ""]
 
 
 def test_policy_of_a_planner_begins_every_action_with_an_empty_plan():
