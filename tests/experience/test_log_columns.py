@@ -13,6 +13,8 @@ from marked_log import ACTIONS, OBS, marked_log
 
 import sterling
 from sterling.data.device_dataset import HostDataset
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
 from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.offline.log_columns import column_channels
 from sterling.experience.offline.mixed_sources import Mix
@@ -175,6 +177,15 @@ def test_runs_from_logs_without_a_world_act_by_their_columns(costly):
     assert player(obs) == 0
     player.notice(1.0, False, {"cost": 3.0})
     assert player(obs) == 1
+
+
+def test_logs_that_are_made_have_the_channels_of_their_world(tmp_path):
+    data = make_dataset(DatasetOrder("hazards:2x3", "random", 60), tmp_path / "log")
+    cost = data.transitions().extras["cost"]
+    assert (cost.shape, cost.dtype) == ((60,), jnp.float32)
+    assert 0 < np.count_nonzero(cost) < 60
+    run = sterling.train(Frugal(), data=data, updates=2, evaluate_episodes=0, quiet=True)
+    assert float(run.agent.state.cost[0]) >= 0.0
 
 
 def test_agents_that_act_by_a_channel_that_their_log_lacks_are_refused(costly):

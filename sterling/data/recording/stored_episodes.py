@@ -52,9 +52,9 @@ def rows_to_block(
 
     Rows with mask False are not experience; an episode before such a row is truncated there. The
     first ``quota`` valid rows are kept, or the ``newest``; episodes that this splits count as
-    truncated. ``source`` is the index of their source. ``log_prob`` belongs to actions before
-    clipping; if the environment clips, these are stored too: see
-    ``sterling/data/recorded_actions.py``.
+    truncated. ``source`` is the index of their source. Channels of the world are columns
+    ``extra/NAME``, as far as the rows have them. ``log_prob`` belongs to actions before clipping;
+    if the environment clips, these are stored too: see ``sterling/data/recorded_actions.py``.
     """
     envs = rows.mask.shape[1]
     valid = np.flatnonzero(np.asarray(rows.mask))
@@ -104,6 +104,8 @@ def _row_columns(
     }
     arrays["reward"] = at_rows(rows.reward).astype(np.float32)
     arrays["discount"] = at_rows(rows.discount).astype(np.float32)
+    told = [name for name in world.spec.channels if name in rows.extras]
+    arrays |= {f"extra/{name}": at_rows(rows.extras[name]).astype(np.float32) for name in told}
     if "log_prob" in rows.extras:
         log_prob = at_rows(rows.extras["log_prob"]).astype(np.float32)
         clipped = isinstance(action, np.ndarray) and _may_be_clipped(space)
