@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sterling import algorithms
+from sterling.algorithms.strict_algorithm import StrictAlgorithm
 from sterling.algorithms.user_algorithm import REQUIRED_PARTS
 from sterling.checking.example_batch import ACTION_SPACES
 from sterling.checking.needed_batches import first_subjects
@@ -26,6 +27,7 @@ from sterling.checking.problems.made_problems import (
     has_known_answers,
     made_problems,
 )
+from sterling.checking.problems.small_settings import small_fields
 from sterling.checking.review_findings import (
     NOT_CHECKED,
     Check,
@@ -35,8 +37,6 @@ from sterling.checking.review_findings import (
     run_checks,
     section_checks,
 )
-from sterling.checking.small_settings import small_fields
-from sterling.checking.strict_algorithm import StrictAlgorithm
 from sterling.checking.training_checks import TrainingRuns, answer_checks, comparison_checks
 from sterling.checking.update_checks import Subject, may_learn_from_rewards, update_checks
 from sterling.field_types import SIZES_TYPE

@@ -12,9 +12,9 @@ import numpy as np
 
 from sterling import random_keys
 from sterling.actor import Past
+from sterling.algorithms.strict_algorithm import StrictAlgorithm
 from sterling.checking.problems.checked_problem import Problem
 from sterling.checking.review_findings import CheckFailed, NotChecked
-from sterling.checking.strict_algorithm import StrictAlgorithm
 from sterling.experience.beside_rows import STEPS
 from sterling.needs.feed import EPISODES, PAD
 from sterling.training.assembly.build_run import build_first_phase, checked_problem_spec

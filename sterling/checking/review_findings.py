@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sterling.checking.strict_algorithm import PROMOTION, PROMOTION_REMEDY
+from sterling.algorithms.strict_algorithm import PROMOTION, PROMOTION_REMEDY
 from sterling.lookup.user_imports import describe_error
 from sterling.training.runtime.signals import EXIT_RESUMABLE
 

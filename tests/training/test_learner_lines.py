@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "experience"))
 from feed_learner import FeedLearner
 
 import sterling
-from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.api import settings_from_arguments
 from sterling.training.updates import FeedUpdates
 from sterling.types import Feed, Mistake, Needs, config
 
@@ -84,7 +84,9 @@ def test_a_feed_that_begins_after_the_run_is_told_with_the_budget_that_it_needs(
     capsys, steps, told
 ):
     """40 steps of warm-up, and 3,001 iterations of 8 envs, one step each."""
-    resolve_settings(MADE, "probe:action", steps=steps, envs=8)
+    settings_from_arguments(
+        {"algorithm": MADE, "environment": "probe:action", "steps": steps, "envs": 8}
+    )
     line = (
         "Made: learn gets no batch in this run, which has 495 iterations: its feed begins after "
         "3,000. Use --steps 24048 or more.\n"

@@ -49,7 +49,6 @@ from sterling.training.fields.schedule_fields import (
 )
 from sterling.training.fields.text_budget import default_updates
 from sterling.training.fields.unread_fields import check_effect
-from sterling.training.phases.idle_feeds import report_idle_feeds
 from sterling.training.phases.phase_sequence import (
     after_first_phase,
     keeps_source,
@@ -105,7 +104,7 @@ def resolve_settings(
     )
     check_settings(settings)
     check_phase_fields(settings)
-    return with_evaluation_interval(report_idle_feeds(settings))
+    return with_evaluation_interval(settings)
 
 
 def _known_fields(

@@ -13,9 +13,9 @@ from sterling.training.phases.phase_sequence import (
 )
 
 
-def report_idle_feeds(settings: Settings) -> Settings:
-    """Return the settings; print a line for each of the learner's feeds that gives no batch in the
-    whole run, with the budget with which it does."""
+def report_idle_feeds(settings: Settings) -> None:
+    """Print a line for each of the learner's feeds that gives no batch in the whole run, with the
+    budget with which it does."""
     needs, rounds = learner_needs(settings), total_iterations(settings)
     for feed in needs.feeds:
         if feed.times_due(rounds):
@@ -29,4 +29,3 @@ def report_idle_feeds(settings: Settings) -> Settings:
             f"iterations: its feed begins after {feed.after:,}. Use --{settings.unit} {least} or "
             "more."
         )
-    return settings
