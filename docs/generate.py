@@ -3,8 +3,9 @@
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
 docs/scores.md, the pages of benchmarks/ and the marked parts of
 docs/{tour,report,offline,statistics,reliability}.md from the committed results;
-docs/life-of-a-run.md from a traced run, the rooms in docs/design.md from the imports, and the
-tables of docs/migrate/ from the names of other libraries. Edit the sources, not the pages.
+docs/life-of-a-run.md from a traced run, the rooms in docs/design.md from the imports, the fields in
+docs/extending.md from their classes, and the tables of docs/migrate/ from the names of other
+libraries. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ sys.path.append(str(ROOT / "docs"))
 import life_of_a_run  # noqa: E402
 import peer_tables  # noqa: E402
 import rooms  # noqa: E402
+import signatures  # noqa: E402
 from docstring_markdown import docstring_markdown  # noqa: E402
 
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
@@ -237,6 +239,7 @@ def evidence(name: str) -> list[str]:
 MARKED = {  # page: the parts of it that are made here
     "docs/tour.md": {"comparison": compared, "bridge": bridge, "scores": scores},
     "docs/design.md": {"rooms": rooms.picture, "table": rooms.table},
+    "docs/extending.md": {"signatures": signatures.table},
     "docs/report.md": {"compared": compared, "checked": checked},
     "docs/offline.md": {"learned": learned},
     "docs/statistics.md": {"wrong": wrong, "decided": decided},

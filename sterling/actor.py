@@ -18,11 +18,11 @@ class Past(eqx.Module):
     the memory is a new one, ``action``, ``reward`` and ``channels`` are 0 and ``discount`` is 1.
     """
 
-    memory: PyTree
+    memory: PyTree  # as ``memory`` or ``recall`` returned it
     action: Action  # the action executed, even if chance or a guide chose it
-    reward: Float[Array, "..."]
-    discount: Float[Array, "..."]
-    first: Bool[Array, "..."]
+    reward: Float[Array, "..."]  # of that step
+    discount: Float[Array, "..."]  # of that step
+    first: Bool[Array, "..."]  # whether the episode has just begun
     channels: dict[str, Array] = dataclasses.field(default_factory=dict)  # of that step
 
 

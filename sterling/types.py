@@ -56,15 +56,14 @@ class Record(eqx.Module):
     obs: Obs
     action: Action
     reward: Float[Array, "..."]
-    discount: Float[Array, "..."]
+    discount: Float[Array, "..."]  # 0: the episode terminated; 1: it goes on, or was truncated
     next_obs: Obs  # the true successor, also at a termination or truncation
-    last: Bool[Array, "..."]
-    mask: Bool[Array, "..."]
+    last: Bool[Array, "..."]  # the last row of an episode
+    mask: Bool[Array, "..."]  # False: no experience, such as the step in which a world resets
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
     start: PyTree = None  # memory: the Past before the first row; episodes: PopulationInfo
-    beside: dict[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # by name, Records: Feed.beside
+    # further Records, by name (``Feed.beside``)
+    beside: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Score(eqx.Module):
@@ -110,7 +109,7 @@ class Log:
     """Statistics of logged experience, computed before training."""
 
     obs_mean: Obs  # mean of every number of an observation, float64, as the space's tree
-    obs_std: Obs
+    obs_std: Obs  # standard deviation of each
     reward: tuple[float, float]  # mean and standard deviation
     returns: tuple[float, float]  # smallest and largest undiscounted return of an episode
     longest: int  # steps of the longest episode
@@ -120,25 +119,23 @@ class Log:
 class Spec:
     """The problem that an algorithm is created for: spaces, sizes and optional extras."""
 
-    obs: gymnasium.Space[Any]
+    obs: gymnasium.Space[Any]  # the observations' space
     action: gymnasium.Space[Any]  # bounded boxes are always rescaled to [-1, 1]
-    envs: int = 1
+    envs: int = 1  # copies of the environment for each seed
     iterations: int = 1  # planned iterations (collect and learn): the length of schedules
     log: Log | None = None  # statistics of the log, if there is one
     model: Callable[[Key[Array, ""]], Any] | None = None  # creates the language model to train
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
     summaries: dict[str, Summary] = dataclasses.field(default_factory=dict)  # of evaluations
     agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
-    judge: Callable[[Any, Any], tuple[Any, Any]] | None = (
-        None  # of goals: see sterling/problem/goal_obs.py
-    )
+    # of goals: (achieved, desired) -> (reward, discount), see sterling/problem/goal_obs.py
+    judge: Callable[[Any, Any], tuple[Any, Any]] | None = None
     limit: int | None = None  # steps after which an episode is truncated; None: never, or unknown
     alternating: bool = False  # whether two sides of a zero-sum game move in turn
     level_space: gymnasium.Space[Any] | None = None  # of levels, if the task names it
-    # entries of obs that policies do not get, and whether critics do, of algorithms whose critics
-    # can: see sterling/problem/critic_only_obs.py
+    # entries of obs that policies do not get: see sterling/problem/critic_only_obs.py
     unseen: tuple[str, ...] = ()
-    critic_sees: bool = False
+    critic_sees: bool = False  # whether critics get them, of algorithms whose critics can
     # how observations become features: a preset's name, or the user's (factory, name); None: the
     # usual encoder (see sterling/nets/obs_encoder.py)
     encoder: Any = None

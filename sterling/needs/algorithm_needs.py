@@ -28,7 +28,7 @@ from sterling.needs.feed import (
 class NeedsBase:
     """Attributes and methods that all needs share."""
 
-    feeds: Any  # its kinds of batches
+    feeds: Any  # kinds of batches
     collect: Any = 0  # steps of every env per iteration
     capacity: Any = 0  # rows of the replay buffer, over all envs of one seed
     warmup: Any = 0  # steps with random actions before the first update

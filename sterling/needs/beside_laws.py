@@ -14,7 +14,7 @@ LOG = "log"  # the run's dataset, as a store
 class Anywhere:
     """``rows`` rows from anywhere in the store, for the whole batch: ``(rows, ...)``."""
 
-    rows: int
+    rows: int  # for the whole batch
 
     def __post_init__(self) -> None:
         """Raise Mistake unless it is a number of rows."""
@@ -37,10 +37,10 @@ class Later:
     was overwritten only the row itself is known.
     """
 
-    steps: int = 0
-    share: tuple[float, float, float] = (0.0, 1.0, 0.0)
-    discount: float = 1.0
-    not_after: str = ""
+    steps: int = 0  # rows later in the episode; 0: drawn
+    share: tuple[float, float, float] = (0.0, 1.0, 0.0)  # the row itself, a later one, any row
+    discount: float = 1.0  # below 1: later rows in proportion to discount^steps
+    not_after: str = ""  # the name of rows beside the batch than which these lie no later
 
     def __post_init__(self) -> None:
         """Raise Mistake unless the numbers are shares, steps and a discount."""
@@ -69,8 +69,8 @@ class SameTask:
     ``extra/NAME``. Beside a masked row all rows are masked.
     """
 
-    rows: int
-    task: str = "task"
+    rows: int  # for each row of the batch
+    task: str = "task"  # the channel, extra or column that tells tasks apart
 
     def __post_init__(self) -> None:
         """Raise Mistake unless it is a number of rows of named tasks."""
@@ -85,8 +85,8 @@ class SameTask:
 class Beside:
     """Rows in ``batch.beside[name]``, a Record of single rows with one-step rewards."""
 
-    name: str
-    law: Anywhere | Later | SameTask
+    name: str  # in ``batch.beside``
+    law: Anywhere | Later | SameTask  # which rows
     of: str = ""  # "": the feed's own store, a replay or the log it draws from; LOG: the dataset
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ class Dreams:
     """Model rollouts in every iteration, which begin at rows of the replay or the log."""
 
     branches: int  # model rollouts begun in an iteration
-    steps: int  # of each
+    steps: int  # of each rollout
     size: int  # newest imagined rows to keep; at least those of one iteration
     real: float  # share of a batch's rows that come from the replay or the log
 
@@ -71,10 +71,10 @@ class Feed:
     """
 
     of: str = REPLAY  # one of FEED_KINDS
-    name: str = ""
-    batch: int = 0
-    updates: int = 1
-    every: int = 1
+    name: str = ""  # ``learn_NAME`` learns from it; without one ``learn``
+    batch: int = 0  # rows, or sequences, of a batch
+    updates: int = 1  # batches in an iteration in which it is due
+    every: int = 1  # iterations from one in which it is due to the next
     after: int = 0  # iterations before the first that gets batches
     until: int | None = None  # iterations of the run after which it gives none; None: all its life
     length: int = 0  # rows of a sequence; 0: single rows
