@@ -20,6 +20,7 @@ ADDED = {  # extras that a feed may ask for, from a replay as from a log
     "place": "the drawn row's index in the replay or the log; a sequence's first, or padded last",
 }
 MEMORY = "memory"  # named in ``Needs.keep``: batches get ``start``, the past before their first row
+PLACE = "place"  # of new rows: their index in the replay, -1 of those that cannot be drawn
 STEPS = "steps"  # extra of a feed of episodes: their rows, in ``batch.beside``
 CROSS, MASK, PAD = "cross", "mask", "pad"
 EDGES = {
@@ -27,6 +28,7 @@ EDGES = {
     MASK: "they begin there; after the episode's last row, rows are masked",
     PAD: "they end in the drawn row; before the episode's first row, it is repeated and masked",
 }
+ADDED_TO_WHOLE = {FRESH: (PLACE,), EPISODES: (STEPS,)}  # what feeds of all new rows may ask for
 FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
 
 
@@ -60,7 +62,9 @@ class Feed:
     """One kind of batch: ``updates`` of them in every ``every``-th iteration, the first after
     ``after`` iterations without, and none from iteration ``until`` on.
 
-    A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``. A batch of
+    A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``, with
+    ``add=("place",)`` with its rows' places in the replay, of which ``samples["td_error"]`` then
+    sets the priorities. A batch of
     "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py),
     and with ``add=("steps",)`` their steps as a Record ``(env, time, ...)`` in
     ``batch.beside["steps"]``, masked after an episode's end.
@@ -93,12 +97,14 @@ class Feed:
     beside: tuple[Beside, ...] = ()  # further rows, in ``batch.beside``
 
     def __post_init__(self) -> None:
-        known = (STEPS,) if self.of == EPISODES else tuple(ADDED)
+        known = ADDED_TO_WHOLE.get(self.of, tuple(ADDED))
         unknown = [name for name in self.add if name not in known]
         if unknown:
             raise Mistake(f"a feed of {self.of!r} adds {', '.join(known)}, not {unknown[0]!r}")
         asked = [
-            x for x in OF_BATCHES if getattr(self, x) and not (x == "add" and STEPS in self.add)
+            x
+            for x in OF_BATCHES
+            if getattr(self, x) and not (x == "add" and self.of in ADDED_TO_WHOLE)
         ]
         if self.whole and asked:
             raise Mistake(

@@ -31,6 +31,7 @@ FEEDS = {
     "kept column": Feed(batch=8, n_step=3, gamma=0.9),
     "dreams": Feed("dream", batch=8, dreams=Dreams(4, 2, 32, 0.5)),
     "rollout": Feed("fresh"),
+    "rollout and places": Feed("fresh", add=("place",)),
     "rollout and expert": Feed("fresh", beside=EXPERT),
     "episodes": Feed("episodes"),
     "steps": Feed("episodes", add=("steps",)),
@@ -46,8 +47,10 @@ OPTIONS = {
     "stack": {"env_options": {"stack": 2}},
 }
 STORES = ("replay", "log", "file", "mixture")
-LIVED, BESIDE = "rollout, episodes, steps", "rollout and expert, steps and expert"
+LIVED = "rollout, rollout and places, episodes, steps"
+BESIDE = "rollout and expert, steps and expert"
 REFUSED = (  # feeds, stores, options (* for all), and what is said; the first that fits
+    ("rollout and places", "replay", "none, hidden, stack", "no place without a replay"),
     (f"expert, {BESIDE}", "replay", "*", "give data=FILE"),
     (LIVED, "log, file, mixture", "*", "learns only from its own experience"),
     (BESIDE, "log, file", "*", "Give steps=N and no updates"),

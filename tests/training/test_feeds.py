@@ -236,7 +236,8 @@ def test_a_feed_gives_no_batches_from_its_end_on():
             {"add": ("next_actions",)},
             "next_action, one_step, place, not 'next_actions'",
         ),
-        ({"of": "fresh", "add": ("place",)}, "'fresh' is everything collected, .* Leave out add"),
+        ({"of": "fresh", "add": ("next_action",)}, "'fresh' adds place, not 'next_action'"),
+        ({"of": "said", "add": ("place",)}, "'said' is everything collected, .* Leave out add"),
         ({"of": "episodes", "length": 4, "priority": 0.5}, "Leave out length, priority"),
     ],
 )

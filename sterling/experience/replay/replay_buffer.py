@@ -32,7 +32,7 @@ from sterling.experience.replay.priority_tree import (
     priority_window,
 )
 from sterling.experience.replay.replay_memory_check import check_memory
-from sterling.experience.replay.replay_sampling import ReplayDraws, start_rows
+from sterling.experience.replay.replay_sampling import ReplayDraws, fresh_rows, start_rows
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.ring_tasks import RingTasks
@@ -42,7 +42,7 @@ from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
 from sterling.experience.stored_rows import RowsToStore
-from sterling.needs.feed import FRESH, PAD
+from sterling.needs.feed import PAD
 from sterling.types import AnyNeeds, Mistake, Record, World
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
@@ -184,7 +184,7 @@ class Replay(SourceWrapper, eqx.Module):
         source, rows = self.source.live(recording(agent, self.needs), keys)
         kept = _insert_rows((rows, priority_window(self.needs)), self.kept)
         kept = *kept[:5], None if kept[5] is None else kept[5].sorted_anew(kept[0])
-        fresh = rows if self.needs.has_feed(FRESH) else None
+        fresh = fresh_rows(kept[0], rows, self.needs)
         own: Any = kept[3:]
         draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2], self.past_form, *own)
         return self._with_parts(source, kept), draws

@@ -17,12 +17,12 @@ from sterling.experience import beside_rows
 from sterling.experience.replay.episode_index import EpisodeIndex
 from sterling.experience.replay.kept_extras import read_past
 from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
-from sterling.experience.replay.priority_tree import Priorities
+from sterling.experience.replay.priority_tree import Priorities, priority_window
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.replay.ring_tasks import RingTasks
 from sterling.experience.replay.window_relabelling import Relabeller, WindowRows
-from sterling.needs.feed import MASK, PAD
+from sterling.needs.feed import FRESH, MASK, PAD, PLACE
 from sterling.types import AnyNeeds, Feed, Mistake, Record, SameTask, Signals
 
 
@@ -153,17 +153,38 @@ class ReplayDraws(eqx.Module):
     def heed(
         self, feed: Feed, feedback: Priorities | None, signals: Signals, batch: Record
     ) -> Priorities | None:
-        """Update the priorities of the batch's rows from their TD errors."""
-        if feedback is None or not self.needs.feed(feed.name).priority:
+        """Update the priorities of the batch's rows from their TD errors; new rows of a feed that
+        has their places need none."""
+        own, errors = self.needs.feed(feed.name), signals.samples
+        new = own.whole and PLACE in own.add and "td_error" in errors
+        if feedback is None or not (own.priority or new):
             return feedback
-        if "td_error" not in signals.samples:
+        if "td_error" not in errors:
             raise Mistake(
                 "prioritised replay needs the learner's samples['td_error']; "
                 "return it from learn, or set priority to 0"
             )
-        error = signals.samples["td_error"]
-        told = _add_seed_axis(feedback).learn(batch.extras["place"][None], error[None])
+        if new and priority_window(self.needs) > 1:
+            raise Mistake(
+                f"{feed.learner} sets priorities of new rows, but rows are drawn with those after "
+                "them, which are not known yet. Leave out samples, or n_step and length."
+            )
+        place, error = batch.extras[PLACE].reshape(-1), errors["td_error"].reshape(-1)
+        told = _add_seed_axis(feedback).learn(place[None], error[None])
         return jax.tree.map(lambda x: x[0], told)
+
+
+def fresh_rows(ring: Ring, rows: Record, needs: AnyNeeds) -> Record | None:
+    """Return the rows ``(seed, time, env, ...)`` that were stored last, for feeds of new rows, with
+    their places if one asks for them, -1 where masked; None without such a feed."""
+    feeds = [feed for feed in needs.feeds if feed.of == FRESH]
+    if not feeds or not any(PLACE in feed.add for feed in feeds):
+        return rows if feeds else None
+    _, steps, envs = rows.mask.shape
+    row = jnp.mod(ring.head + jnp.arange(-steps, 0, dtype=jnp.int32), ring.rows)
+    place = row[:, None] * envs + jnp.arange(envs, dtype=jnp.int32)[None]
+    place = jnp.where(rows.mask, place[None], -1)
+    return dataclasses.replace(rows, extras=rows.extras | {PLACE: place})
 
 
 @eqx.filter_jit  # for host worlds; no effect inside a compiled program

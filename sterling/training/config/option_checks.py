@@ -12,7 +12,7 @@ from sterling import algorithms
 from sterling.data import Dataset
 from sterling.envs.traced_world import Task
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.needs.feed import DREAM, GENERATED, LABELS, MEMORY, TEACHER_ACTION
+from sterling.needs.feed import DREAM, GENERATED, LABELS, MEMORY, PLACE, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
 from sterling.system.shown_values import shown_value
@@ -171,9 +171,9 @@ def check_dump_folder(speech: LanguageSettings | None) -> None:
 
 
 def check_log_and_replay(name: str, needs: Any, *, logged: bool, acts: bool, scored: bool) -> None:
-    """Raise Mistake if the learner needs of a log what no log holds, or needs comparisons together
-    with a log, or these or model rollouts with scored levels (``scored``: a source scores the rows)
-    or with both a log and steps (``acts``)."""
+    """Raise Mistake if the learner needs of a log what no log holds, or places of new rows without
+    a replay, or comparisons together with a log, or these or model rollouts with scored levels
+    (``scored``: a source scores the rows) or with both a log and steps (``acts``)."""
     if logged and MEMORY in needs.keep:
         raise Mistake(
             f"{name} needs the memory that it had before each step, which no dataset holds. Leave "
@@ -181,6 +181,8 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, acts: bool, sco
         )
     if len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
         raise Mistake(f"{name} needs returns with several discounts; a store of rows gives one.")
+    if not needs.replays and any(PLACE in feed.add for feed in needs.feeds):
+        raise Mistake(f"{name}: new rows have no place without a replay. Leave out add.")
     dreams, compared = needs.has_feed(DREAM), needs.has_feed(LABELS)
     if (compared and logged) or ((dreams or compared) and scored):
         raise Mistake(f"{name} needs a replay of its own experience. Leave out data and plr.")
