@@ -201,3 +201,62 @@ def test_dreamer_learns_cart_pole_in_dreams():
     small = {"width": 64, "groups": 4, "classes": 4, "warmup": 300, "seeds": [1], "quiet": True}
     run = sterling.train(METHODS / "dreamerv3.py", "CartPole-v1", steps=5_000, **small)
     assert min(scores(run)) > 60.0, scores(run)
+DELAYED = METHODS.parent / "worlds/delayed_sum.py"
+
+
+def test_delayed_world_pays_its_early_choices_in_the_last_step():
+    """Right at first and wrong later earns the most there is, the reverse the least."""
+    world = user_imports.load(f"{DELAYED}:Delayed")()
+    step = jax.jit(world.step)
+    for early in (True, False):
+        state, obs = world.reset(jax.random.key(0))
+        rewards = []
+        for time in range(world.length):
+            right = (time < world.counted) == early
+            action = jnp.int32((obs[0] > 0) == right)
+            state, obs, reward, ended, cut = step(state, action, jax.random.key(time))
+            rewards.append(float(reward))
+            assert not cut
+        assert ended
+        assert not any(rewards[:-1])
+        assert rewards[-1] == (1.0 if early else -1.0)
+
+
+def test_rudder_redistributes_an_episodes_return_over_its_steps(monkeypatch):
+    """Whatever is predicted: the new rewards of each episode that ended sum to its return."""
+    rudder = loaded("rudder")
+    taught = []
+
+    def learn(state, batch, key):
+        taught.append(batch)
+        return state, rudder.Signals({})
+
+    monkeypatch.setattr(rudder.ppo, "learn", learn)
+    config = rudder.Config(length=6, minibatch=4, width=8, return_width=4, return_updates=1)
+    state = rudder.init(jax.random.key(0), dataclasses.replace(CART, envs=2), config)
+    flat = rows(12)
+    batch = jax.tree.map(lambda x: x.reshape(6, 2, *x.shape[1:]), flat)
+    reward = jnp.arange(12.0).reshape(6, 2)
+    last, begins = (jnp.zeros((6, 2), bool).at[jnp.array(at)].set(True) for at in ([2, 5], [0, 3]))
+    so_far = jnp.concatenate([reward[:3].cumsum(0), reward[3:].cumsum(0)])
+    nothing = jnp.zeros((2, 4)), jnp.zeros(2, jnp.int32), jnp.zeros(2), jnp.ones(2)
+    batch = dataclasses.replace(
+        batch,
+        reward=reward,
+        last=last,
+        extras={"episode/return": so_far, "begins": begins, "log_prob": jnp.zeros((6, 2))},
+        start=rudder.Past(*nothing, jnp.ones(2, bool)),
+    )
+    rudder.learn(state, batch, jax.random.key(1))
+    made = taught[0].reward
+    assert np.abs(made - reward).max() > 0.1
+    for episode in (slice(0, 3), slice(3, 6)):
+        np.testing.assert_allclose(made[episode].sum(0), reward[episode].sum(0), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_rudder_finds_the_choices_that_are_paid_late():
+    """Random policies earn 0; three seeds earned 1."""
+    how = {"steps": 60_000, "envs": 8, "seeds": 2, "evaluate_episodes": 20, "quiet": True}
+    run = sterling.train(METHODS / "rudder.py", f"{DELAYED}:Delayed", **how)
+    assert min(scores(run)) > 0.5
