@@ -44,12 +44,8 @@ from sterling.training.config.run_arguments import (
 from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.settings import Settings
 from sterling.training.config.stored_settings import read_settings
+from sterling.training.fields import schedule_fields
 from sterling.training.fields.config_fields import seed_numbers
-from sterling.training.fields.schedule_fields import (
-    check_all_given,
-    given_again,
-    warn_of_functions,
-)
 from sterling.training.in_process import train_in_process
 from sterling.training.phases.idle_feeds import report_idle_feeds
 from sterling.training.phases.phase_options import parse_phases
@@ -169,7 +165,7 @@ def train(
     user_code_words.check_can_be_stored(settings)
     path = run_folder.create(out)
     user_code_words.warn_of_unstored(settings.to_json())
-    warn_of_functions(settings.schedules)
+    schedule_fields.warn_of_functions(settings.schedules)
     try:
         return _run_to_end(settings, path, sinks, callbacks, **shown)
     finally:
@@ -251,10 +247,10 @@ def resume(
     check_callbacks(callbacks)
     online = online_environment(path, environment) if steps else ""
     settings = read_settings(path, None if online else environment, algorithm)
-    functions = given_again(settings.algorithm, settings.schedules, schedules or {})
+    functions = schedule_fields.given_again(settings.algorithm, settings.schedules, schedules or {})
     settings = dataclasses.replace(settings, schedules=functions)
     if steps or updates or then or stops or run_folder.read_result(path) is None:
-        check_all_given(settings.schedules)  # before anything is written
+        schedule_fields.check_all_given(settings.schedules)  # before anything is written
     more = {"steps": steps, "updates": updates, "stops": stops, "then": parse_phases(then)}
     settings = extend_run(path, settings, online, {} if env is None else env_arguments(env), more)
     enable_compilation_cache()
@@ -293,9 +289,9 @@ def _train_with_sinks(
     for sink in sinks:
         if hasattr(sink, "return_within"):  # sinks that show returns with intervals
             sink.return_within = run_return_bounds(settings)
-    go = train_in_processes if settings.strategy == "processes" else train_in_process
+    run = train_in_processes if settings.strategy == "processes" else train_in_process
     with program_store.opened(settings):
-        return go(settings, path, sinks, callbacks)
+        return run(settings, path, sinks, callbacks)
 
 
 __all__ = ["Callback", "Event", "TrainedRun", "load", "resume", "train"]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sterling import random_keys
-from sterling.experience.replay import replay_memory_check
+from sterling.experience import store_memory_check
 from sterling.experience.replay.priority_tree import NOWHERE, SumTree
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.ring_buffer import Place, Ring
@@ -563,11 +563,11 @@ def test_replay_refuses_a_capacity_beyond_free_memory(monkeypatch):
     with pytest.raises(Mistake, match=words) as error:
         make(Counter(seeds=(0, 1)), capacity=10**12)
     assert "\n" not in str(error.value)
-    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 1_000)
+    monkeypatch.setattr(store_memory_check, "free_bytes", lambda: 1_000)
     with pytest.raises(Mistake, match=r"needs 1\.6e-05 GB, but 1e-06 GB are free; set capacity=20"):
         make(Counter(), capacity=400)
     monkeypatch.setattr(
-        replay_memory_check, "free_bytes", lambda: None
+        store_memory_check, "free_bytes", lambda: None
     )  # where nobody knows nothing is refused
     make(Counter(), capacity=400)
 

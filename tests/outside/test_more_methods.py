@@ -201,6 +201,8 @@ def test_dreamer_learns_cart_pole_in_dreams():
     small = {"width": 64, "groups": 4, "classes": 4, "warmup": 300, "seeds": [1], "quiet": True}
     run = sterling.train(METHODS / "dreamerv3.py", "CartPole-v1", steps=5_000, **small)
     assert min(scores(run)) > 60.0, scores(run)
+
+
 DELAYED = METHODS.parent / "worlds/delayed_sum.py"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import sterling
-from sterling.experience.replay import replay_memory_check
+from sterling.experience import store_memory_check
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.runtime import memory_footprint
 from sterling.types import Mistake
@@ -120,7 +120,7 @@ def test_unknown_free_memory_disables_the_memory_check(monkeypatch):
 
 
 def test_ordinary_settings_pass_the_memory_check():
-    free = replay_memory_check.free_bytes()
+    free = store_memory_check.free_bytes()
     assert free is None or free > 0
     memory_footprint.check_memory(resolve_settings("ppo", "HalfCheetah-v5", steps=10**6, seeds=5))
     memory_footprint.check_memory(resolve_settings("dqn", "CartPole-v1", steps=10**6, seeds=10))

@@ -17,8 +17,8 @@ from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_fee
 from sterling.experience.preferences import preference_labellers
 from sterling.experience.replay.n_step_windows import sample_windows
 from sterling.experience.replay.replay_buffer import Replay
-from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.store_memory_check import check_memory
 from sterling.needs.feed import LABELS
 from sterling.nets.action_heads import Actions
 from sterling.types import Action, AnyNeeds, Feed, Mistake, Needs, Obs, Record, Signals

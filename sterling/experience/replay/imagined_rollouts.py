@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Draws, Due, SourceWrapper, StoredRows, every_feed
 from sterling.experience.replay.n_step_windows import window_transitions
-from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.store_memory_check import check_memory
 from sterling.needs.feed import DREAM, REPLAY
 from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
 

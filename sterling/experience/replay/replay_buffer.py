@@ -31,7 +31,6 @@ from sterling.experience.replay.priority_tree import (
     prioritised_feed,
     priority_window,
 )
-from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws, fresh_rows, start_rows
 from sterling.experience.replay.returns_to_go import ReturnsToGo
 from sterling.experience.replay.ring_buffer import Place, Ring
@@ -41,6 +40,7 @@ from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
+from sterling.experience.store_memory_check import check_memory
 from sterling.experience.stored_rows import RowsToStore
 from sterling.needs.feed import PAD
 from sterling.types import AnyNeeds, Mistake, Record, World
@@ -101,12 +101,11 @@ class Replay(SourceWrapper, eqx.Module):
             rows = min(rows, 1 << (most - 1).bit_length())
         action, _ = eqx.filter_eval_shape(RandomActor(None, world).act, source.obs, keys, True)
         form = past_form(needs, actor, world, keys)
-        source = with_kept_totals(source, needs)
+        source, channels = with_kept_totals(source, needs), world.spec.channels
         kept = empty_extras(needs, source, actor, keys)
-        channels = world.spec.channels
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
-        known: dict[str, Any] = {"kept": kept, "summed": summed}
-        known["team"] = world.spec.agents is not None
+        team = world.spec.agents is not None
+        known: dict[str, Any] = {"kept": kept, "summed": summed, "team": team}
         ring = partial(Ring.create, rows, source.obs, action, stack, **known)
         check_memory(rows * envs, lambda: _with_relabeller(ring(), relabel))
         priorities, by = None, prioritised_feed(needs)

@@ -16,7 +16,7 @@ import jax
 from jaxtyping import PyTree
 
 from sterling import algorithms
-from sterling.experience.replay.replay_memory_check import free_bytes
+from sterling.experience.store_memory_check import free_bytes
 from sterling.needs.feed import EPISODES, GENERATED, REPLAY, STEPS, Feed
 from sterling.nets.mlp import hidden_sizes
 from sterling.training.config.run_options import LanguageSettings

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from sterling.data import available_memory
-from sterling.experience.replay import replay_memory_check
+from sterling.experience import store_memory_check
 from sterling.types import Mistake
 
 
@@ -25,19 +25,19 @@ def test_free_memory_is_the_device_limit_less_the_bytes_in_use(platform, known, 
     device = SimpleNamespace(platform=platform, memory_stats=lambda: known)
     monkeypatch.setattr(jax, "devices", lambda: [device])
     monkeypatch.setattr(available_memory, "free_bytes", lambda: 7)
-    assert replay_memory_check.free_bytes() == free
+    assert store_memory_check.free_bytes() == free
 
 
-def test_replay_memory_check_refuses_more_bytes_than_are_free(monkeypatch):
+def test_store_memory_check_refuses_more_bytes_than_are_free(monkeypatch):
     """Two seeds of 100 numbers of 4 bytes; four fifths of what is free is proposed."""
 
     def create():
         return jnp.zeros((2, 100))
 
-    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 800)
-    replay_memory_check.check_memory(100, create)
-    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 799)
+    monkeypatch.setattr(store_memory_check, "free_bytes", lambda: 800)
+    store_memory_check.check_memory(100, create)
+    monkeypatch.setattr(store_memory_check, "free_bytes", lambda: 799)
     with pytest.raises(Mistake, match=r"needs 8e-07 GB, but 7\.99e-07 GB .*set capacity=80"):
-        replay_memory_check.check_memory(100, create)
-    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: None)
-    replay_memory_check.check_memory(100, create)
+        store_memory_check.check_memory(100, create)
+    monkeypatch.setattr(store_memory_check, "free_bytes", lambda: None)
+    store_memory_check.check_memory(100, create)
