@@ -34,13 +34,12 @@ def infer_channels(
     reward: Any,
     info: dict[str, Any],
     agents: tuple[str, ...] = (),
-) -> tuple[Entries, Parts, tuple[float, ...]]:
+) -> dict[str, Any]:
     """Infer an environment's channels, their parts and its reward weights from the ``reward`` and
-    ``info`` of its first step.
+    ``info`` of its first step: fields of ``EnvDescription``, by name.
 
-    Channels and parts are in the form of ``EnvDescription``. The weights of a vector reward are 1
-    each if none are given; a scalar reward has none. A vector has one entry per agent in
-    ``agents``, or one per objective if there are no agents.
+    The weights of a vector reward are 1 each if none are given; a scalar reward has none. A vector
+    has one entry per agent in ``agents``, or one per objective if there are no agents.
     """
     vector, called = np.ndim(reward) == 1, REWARD if agents else OBJECTIVES
     given = {**({called: reward} if vector else {}), **{n: find_entry(info, n) for n in names}}
@@ -61,7 +60,9 @@ def infer_channels(
         (name, _channel_array(name, value, own).size * (np.ndim(value) + bool(own)))
         for (name, value), own in zip(given.items(), parts, strict=True)
     )
-    return sizes, parts, (weights or (1.0,) * len(reward)) if vector else ()
+    own = (weights or (1.0,) * len(reward)) if vector else ()
+    same = entries_with_one_path(info, names)
+    return {"channels": sizes, "parts": parts, "weights": own, "same_paths": same}
 
 
 def write_step(

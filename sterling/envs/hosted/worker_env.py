@@ -102,10 +102,7 @@ def inspect_env(
     if not (terminated or truncated):
         options.check(seen, 1)
     found = reported_channels.infer_channels(names, weights, reward, info, agents)
-    same = reported_channels.entries_with_one_path(info, names)
-    return description._replace(
-        channels=found[0], parts=found[1], weights=found[2], same_paths=same
-    )
+    return description._replace(**found)
 
 
 def _unseen_names(env: gymnasium.Env) -> Any:
