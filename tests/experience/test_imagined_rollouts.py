@@ -22,6 +22,7 @@ from sterling.experience.replay.imagined_rollouts import (
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.needs.feed import DREAM
+from sterling.nets.ensemble import Ensemble
 from sterling.training.agent import Agent
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Record, Spec
@@ -255,6 +256,16 @@ def test_imagined_rollouts_use_elite_models_equally_often():
     rows = mbpo.imagine(state, real, jnp.ones(6, bool), jax.random.key(3))
     made = np.sort(np.round(np.asarray(rows.reward[0]) / 100.0))
     np.testing.assert_array_equal(made, [2, 2, 2, 4, 4, 4])
+    steep = state.model.nets.net.layers[-1].weight.at[..., 1].multiply(1000.0)
+    state = eqx.tree_at(lambda s: s.model.nets.net.layers[-1].weight, state, steep)
+    real = dataclasses.replace(real, obs=jnp.arange(6.0)[:, None])
+    rows = mbpo.imagine(state, real, jnp.ones(6, bool), jax.random.key(3))
+    action = state.policy.actor.actions.encode(rows.action[0])
+    x = jnp.concatenate([state.model.seen(real.obs), action], -1)
+    either = Ensemble(state.model.nets).take(jnp.asarray([1, 3]))(x).mean[..., 1]
+    gap = np.abs(np.asarray(either) - np.asarray(rows.reward[0]))
+    assert gap.min(0).max() < 10.0  # of its own row, up to the model's noise
+    assert gap.max() > 100.0
 
 
 @pytest.mark.slow
