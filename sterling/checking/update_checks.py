@@ -27,6 +27,7 @@ from sterling.system.shown_values import shown_value
 from sterling.types import Record, Signals
 
 ROWS = 256  # observations given to ``act``
+REWARDS = (AGENTS_REWARD, "episode/return")  # extras that are made of rewards
 RANDOM_DRAWS = ("random_bits", "threefry2x32", "rng_bit_generator")  # JAX's operations
 
 
@@ -291,8 +292,6 @@ def may_learn_from_rewards(subjects: list[Any]) -> bool:
 
 def _learns_from_rewards(subject: Any) -> bool:
     batch = subject.batch()
-    extras = {
-        name: 1.0 - 2.0 * x if name == AGENTS_REWARD else x for name, x in batch.extras.items()
-    }
+    extras = {name: 1.0 - 2.0 * x if name in REWARDS else x for name, x in batch.extras.items()}
     other = Record(**{**vars(batch), "reward": 1.0 - 2.0 * batch.reward, "extras": extras})
     return _difference(subject.update(batch), subject.update(other)) is not None

@@ -22,9 +22,10 @@ from sterling.checking.problems.checked_problem import (
 )
 from sterling.checking.problems.made_problems import has_known_answers, made_problems
 from sterling.checking.problems.random_log import write_random_log
+from sterling.checking.update_checks import may_learn_from_rewards
 from sterling.cli import main
 from sterling.data.dataset import Dataset
-from sterling.types import Feed, Mistake, Needs, config
+from sterling.types import Feed, Mistake, Needs, Record, config
 
 LOG = {"environment": "probe:limits-continuous", "data": "random"}
 
@@ -101,6 +102,23 @@ def test_known_answers_are_asked_of_algorithms_that_are_not_checked_on_logs(modu
     random_log = asks_random_log(declared_problem(module, {}))
     made = made_problems(module, module.needs(module.Config()), random_log)
     assert [has_known_answers(each) for each in made.values()] == [not logged, not logged]
+
+
+@pytest.mark.parametrize(
+    ("read", "learns"),
+    [
+        (lambda batch: batch.reward, True),
+        (lambda batch: batch.extras["episode/return"], True),
+        (lambda batch: batch.obs, False),
+    ],
+    ids=["reward", "return so far", "observation"],
+)
+def test_learners_of_returns_learn_from_rewards(read, learns):
+    """Else no known answers would be asked of them."""
+    one = np.ones(3, np.float32)
+    batch = Record(one, one, 3 * one, one, one, one > 2, one > 0, {"episode/return": 5 * one})
+    subject = types.SimpleNamespace(batch=lambda: batch, update=read)
+    assert may_learn_from_rewards([subject]) == learns
 
 
 def test_arguments_given_for_checking_replace_those_that_the_file_declares(tmp_path):
