@@ -257,3 +257,32 @@ def test_qmix_learns_to_spread_in_a_team(name, steps):
     how = {"steps": steps, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
     run = sterling.train(METHODS / f"{name}.py", "spread:2-agents-3x3", **how)
     assert min(run.result["final"]["return"]["per_seed"]) > -0.5
+
+
+def test_pearl_believes_what_the_valid_rows_of_a_task_say():
+    """More rows narrow the belief, masked ones change nothing, and none leaves the prior."""
+    pearl = user_imports.load(str(METHODS / "pearl.py"))
+    spec = Spec(spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-1, 1, (1,), np.float32))
+    state = pearl.init(jax.random.key(0), spec, pearl.Config(width=8, latent=3))
+    obs, ones = jax.random.normal(jax.random.key(1), (6, 2)), jnp.ones(6)
+    rows = Record(obs, obs[:, :1], ones, ones, obs, ones > 1, jnp.arange(6) < 3)
+    belief = pearl.belief_from(state.encoder, rows)
+    noise = jnp.where(rows.mask, ones, 9.0)
+    other = pearl.belief_from(state.encoder, eqx.tree_at(lambda x: x.reward, rows, noise))
+    assert eqx.tree_equal(belief, other)
+    narrower = pearl.belief_from(state.encoder, eqx.tree_at(lambda x: x.mask, rows, ones > 0))
+    assert (narrower.variance < belief.variance).all()
+    assert (belief.variance < 1.0).all()
+    nothing = pearl.belief_from(state.encoder, eqx.tree_at(lambda x: x.mask, rows, ones < 0))
+    np.testing.assert_allclose(nothing.divergence(), 0.0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_pearl_adapts_to_the_level_it_is_in():
+    """Without the level 0.6 is best, with it 0.75."""
+    small = {"warmup": 500, "width": 64, "batch": 64, "seeds": 1, "quiet": True}
+    world = "probe:levels-hidden-continuous"
+    run = sterling.train(METHODS / "pearl.py", world, steps=6_000, **small)
+    after, before = (run.result["final"][name]["estimate"] for name in ("return", "return.before"))
+    assert after > 0.63, (before, after)
+    assert after > before + 0.1, (before, after)
