@@ -40,6 +40,12 @@ def two(prompts, completions):
 def other(question, answer):
     values = {"None": None, "nan": float("nan"), "text": "1", "True": True, "array": np.ones(2)}
     return values[answer]
+
+def misnamed(question, said, truth, *, weight=1.0, unit):
+    return float(said == truth)
+
+def misnamed_lists(prompts, completions, truth, **columns):
+    return [0.0]
 """
 
 
@@ -158,6 +164,11 @@ def test_wrong_judge_is_refused_with_a_remedy(shelf, function, environment, said
     ("function", "said"),
     [
         ("mine.py:two", r"the judge mine:two gives .*returned \[1.0, 0.0\] for a list of 1 comp"),
+        (
+            "mine.py:misnamed",
+            r"no reward \(it takes truth, unit; columns of the question: question, answer, shelf\)",
+        ),
+        ("mine.py:misnamed_lists", r"no reward \(it takes truth; columns of the question: question"),
         ("mine.py:other", r"the answer '3' no reward \(KeyError: '3' \(mine.py:28\)\)"),
     ],
 )

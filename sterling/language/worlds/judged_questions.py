@@ -241,6 +241,9 @@ def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> floa
     """Return a judge's reward for one answer, or the reason why there is none."""
     prompt, completion, columns = question["prompt"], question["completion"], question["columns"]
     parameters = inspect.signature(function).parameters
+    if missing := _missing_columns(function, columns):
+        has = ", ".join(columns) or "none"
+        return f"verifier raised: it takes {', '.join(missing)}; columns of the question: {has}"
     try:
         if "completions" not in parameters:
             return _read_reward(_result(function, [prompt, completion], columns))
@@ -252,6 +255,16 @@ def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> floa
     if isinstance(found, str | dict) or not hasattr(found, "__len__") or len(found) != 1:
         return f"verifier nonsense: it returned {shown_value(found)} for a list of 1 completion"
     return _read_reward(found[0])
+
+
+def _missing_columns(function: Callable[..., Any], columns: dict[str, Any]) -> list[str]:
+    """Return the arguments that a judge cannot do without, and that no column is named like."""
+    parameters = inspect.signature(function).parameters
+    first = 0 if "completions" in parameters else 2  # a question and an answer come before
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    taken = [each for each in [*parameters.values()][first:] if each.kind not in several]
+    known = {"prompts", "completions", *columns}
+    return [each.name for each in taken if each.default is each.empty and each.name not in known]
 
 
 def _result(function: Callable[..., Any], first: list[Any], named: dict[str, Any]) -> Any:
