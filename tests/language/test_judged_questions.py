@@ -168,7 +168,7 @@ def test_wrong_judge_is_refused_with_a_remedy(shelf, function, environment, said
             "mine.py:misnamed",
             r"no reward \(it takes truth, unit; columns of the question: question, answer, shelf\)",
         ),
-        ("mine.py:misnamed_lists", r"no reward \(it takes truth; columns of the question: question"),
+        ("mine.py:misnamed_lists", r"no reward \(it takes truth; columns of the"),
         ("mine.py:other", r"the answer '3' no reward \(KeyError: '3' \(mine.py:28\)\)"),
     ],
 )
