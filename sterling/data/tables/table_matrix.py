@@ -48,7 +48,10 @@ class ColumnReader:
         texts = [text for text in to_texts(cells) if text is not None]
         numbers = sum(map(_is_number, texts))
         if not self.may_be_text or self._decided or numbers > len(texts) / 2:
-            raise Mistake(f"{place}, which is not a number. Write a number, or leave it empty")
+            raise Mistake(
+                f"{place}, which is not a number. Write a number, or leave it empty and leave such "
+                "rows out with --drop-incomplete"
+            )
         self.categories, self._decided = Categories(self.column), True
 
     def _checked(self, made: np.ndarray, before: int) -> np.ndarray:
