@@ -102,6 +102,17 @@ def test_peer_option_name_is_answered_with_the_own_name(algorithm, typed, value,
     assert said in unknown_option(typed, options_of(algorithm), value=value)
 
 
+def test_misspelt_peer_option_name_is_answered_with_the_own_name():
+    known = options_of("ppo")
+    said = "; did you mean --learning-rate, which is --lr here?"
+    assert unknown_option("--learning-rat", known, value="1e-3") == said
+    assert unknown_option("bufer_size", ["capacity"], otherwise="it has capacity") == (
+        "; did you mean buffer_size, which is capacity here?"
+    )
+    assert unknown_option("--lrr", known) == "; did you mean --lr?"  # an own name comes first
+    assert unknown_option("--bufer-size", known) == ""  # of no use here
+
+
 def test_peer_option_name_in_python_is_answered_alike():
     assert unknown_option("learning_rate", ["lr"], value="0.1") == (
         ": it is called lr here. Write lr=0.1"

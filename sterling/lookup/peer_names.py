@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple
 
-from sterling.lookup.name_suggestions import did_you_mean
+from sterling.lookup.name_suggestions import did_you_mean, nearest_names
 
 KINDS = ("options", "algorithms", "environments", "calls")
 # options of a run, as opposed to the fields of an algorithm's Config, that the table names
@@ -103,7 +103,21 @@ def unknown_option(
         return owners + (f" ({remark})" if remark else "")
     if rows and not did_you_mean(typed, known):
         return _without_counterpart(rows[0], dashes)
-    return elsewhere or did_you_mean(typed, known, otherwise)
+    near = elsewhere or did_you_mean(typed, known) or _misspelt(name, names, dashes)
+    return near or did_you_mean(typed, known, otherwise)
+
+
+def _misspelt(name: str, names: set[str], dashes: bool) -> str:
+    """Return what a misspelt name of another library is called among ``names``; "" if no name is
+    near."""
+    here: dict[str, str] = {}
+    for row in _read_table()["options"]:
+        for word in filter(names.__contains__, row["here"]):
+            here.setdefault(row["word"], word)
+    near = nearest_names(name, here)
+    if not near:
+        return ""
+    return f"; did you mean {_form(near[0], dashes)}, which is {_form(here[near[0]], dashes)} here?"
 
 
 def _called_here(has: list[tuple[Any, str]], dashes: bool, value: str | None) -> str:
