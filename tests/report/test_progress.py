@@ -31,6 +31,22 @@ def test_progress_prints_a_title_before_the_first_row():
     assert "return 2" in line
 
 
+def test_progress_prints_the_latest_evaluation_beside_the_returns_of_training():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.write(ROW | {"step": 50})
+    sink.write(ROW | {"step": 55, "evaluation/return": [7.0, 9.0]})  # in the same tenth
+    sink.write(ROW | {"step": 60})
+    sink.write(ROW | {"step": 70, "evaluation/return": [5.0, None], "failed": [1]})
+    sink.close()
+    _, before, after, failed = shown(console)
+    assert "evaluated" not in before
+    assert "return 2.00 " in after
+    assert "  evaluated 8.00 " in after
+    assert " at 55  " in after
+    assert "  evaluated 5.000 (one run, no interval) at 70  " in failed
+
+
 def test_progress_of_slow_runs_prints_rate_and_time_left():
     console = plain()
     sink = Progress(2, 2, "GRPO on a world", console)

@@ -47,6 +47,7 @@ class Progress:
         self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         self._returns: dict[int, float] = {}  # seed -> its latest return
         self._returned_at: dict[int, int] = {}  # seed -> the step or update of that return
+        self._evaluation = ""  # the returns of the latest evaluation in the environment, as a text
         self.return_within: Bounds | None = None  # bounds of returns; set by the run
         self._row: Row = {}
         self._started = self._written = time.monotonic()
@@ -76,11 +77,22 @@ class Progress:
         for seed in row.get("failed", []):
             self._returns.pop(seed, None)
             self._returned_at.pop(seed, None)
+        if not counts_updates:
+            self._note_evaluation(row)
         tenth = int(PLAIN_LINES * self._share)
         if self._live is None and tenth > self._tenth:
             self._announce()
             self._console.print("  ".join([f"{self._share:4.0%}", *self._facts()]), soft_wrap=True)
             self._tenth = tenth
+
+    def _note_evaluation(self, row: Row) -> None:
+        """Keep what is shown of a row's evaluation, apart from the returns of training."""
+        every = zip(self._seeds, row.get("evaluation/return", []), strict=False)
+        failed = row.get("failed", [])
+        found = [float(value) for seed, value in every if value is not None and seed not in failed]
+        if found:
+            made = estimate(found, within=self.return_within)
+            self._evaluation = f"evaluated {made} at {row_progress(row):,}"
 
     def show_observations(self, lines: Sequence[str]) -> None:
         """Print lines on how the agents' networks read observations, above all rows."""
@@ -127,6 +139,8 @@ class Progress:
             facts.append(f"{which} {made}{self._age_of_returns(unit)}")
         elif row.get("data/episodes") and not any(row["data/episodes"]):
             facts.append("no return yet: no episode has ended")
+        if self._evaluation:
+            facts.append(self._evaluation)
         if self._share < 1.0 and speed:
             facts.append(f"{format_duration(self._left())} left")
         if row.get("without_verdict"):
