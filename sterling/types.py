@@ -213,7 +213,9 @@ class Algorithm(Protocol):
     rollout, by which a source scores rows that are not learned from
     (experience/levels/level_buffer.py); ``n_step_now(state)``, the current (n, discount) of n-step
     returns if they change with the state (n is at most ``Feed.n_step``), or None;
-    ``complete_config(config, log)``, the Config with the fields filled in that it takes from a log.
+    ``complete_config(config, log)``, the Config with the fields filled in that it takes from a log;
+    ``held_out_metrics(state, batch)``, the loss (``{"loss": ...}``) of texts that are held out, and
+    other metrics of theirs: lower is better, but for names that end in ``accuracy``.
     ``several_agents = True`` says that it handles several agents (``Spec.agents``); other
     algorithms are refused for such a world. ``uses_unseen = True``
     says that its critic uses entries that policies do not see (``Spec.unseen``); other algorithms

@@ -45,7 +45,10 @@ from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake
 
 FORMS = {name: words for name, words in REQUIRED_PARTS.items() if "(" in words}
-FORMS |= {"prior": "prior(state, obs, key, explore)"}
+FORMS |= {
+    "prior": "prior(state, obs, key, explore)",
+    "held_out_metrics": "held_out_metrics(state, batch)",
+}
 FORMS_WITH_MEMORY = {
     "prior": "prior(state, past, obs, key, explore)",
     "value": "value(state, past, obs, key)",

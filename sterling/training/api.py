@@ -184,9 +184,10 @@ def settings_from_arguments(asked: dict[str, Any]) -> Settings:
     if spoken:
         known["speech"] = LanguageSettings(**spoken)
     log = make_log_settings(data, **how)
-    usual = None if known.get("evaluate_every") is None else 20
-    own, episodes = known.get("env_options"), known.get("evaluate_episodes", usual)
     acts, texts = known.get("steps", 0), spoken.get("texts", "")
+    measured = known.get("evaluate_every") is None or (texts and spoken.get("held_out"))
+    usual = None if measured else 20
+    own, episodes = known.get("env_options"), known.get("evaluate_episodes", usual)
     world, _ = choose_environment(log, environment, own, episodes, acts, texts=texts)
     fields, more = sort_options(algorithm, world, asked, TRAIN_ARGUMENTS)
     own = join_env_options(own, more)

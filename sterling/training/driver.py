@@ -233,7 +233,10 @@ class Driver:
             self._stop_diverged()
             row = self._training_columns()
             try:
-                found = self._evaluate() if self._is_evaluation_due() else {}
+                place = (self.current_phase, self.iteration, self._interval.iterations)
+                is_due = self.evaluation.is_due(*place, self._last_iteration)
+                found = self._evaluate() if is_due else {}
+                row |= self.evaluation.held_out_columns(self.run.agent, self.alive, *place)
             except Exception as error:
                 failure = error
         row |= found | self._end_interval()
@@ -278,11 +281,6 @@ class Driver:
         self.failures |= describe_failures(failed, self.step, self.update)
         self._good_agent = held if alive.all() else jax.device_get(agent)
         self.alive = alive
-
-    def _is_evaluation_due(self) -> bool:
-        """Whether an evaluation is due between the last row and this one."""
-        place = (self.current_phase, self.iteration, self._interval.iterations)
-        return self.evaluation.is_due(*place, self._last_iteration)
 
     def _evaluate(self) -> dict[str, Any]:
         """Evaluate the current policies in the worlds of all phases; return the columns."""

@@ -138,6 +138,9 @@ def _finish(driver: Driver) -> TrainedRun:
             run.result["best"] = best_result(steering.best, run)
         if run.needs_fresh_episodes:
             run.result["final_episodes"] = "fresh: played by no periodic evaluation"
+    if settings.holds_out_texts and driver.alive.any():
+        how = (driver.run.agent, driver.alive, run.result["failed_seeds"])
+        run.result["final"] |= driver.evaluation.held_out_estimates(*how)
     if driver.path is not None:
         complete_run(driver.path, run.result, driver.saved)
     steering.end_event(driver.view, run.result)

@@ -138,3 +138,15 @@ def test_progress_says_from_where_returns_of_seeds_are_without_an_ended_episode(
     sink.close()
     assert "(of step 20 to 50)" in shown(console)[-1]
     assert "(of" not in shown(console)[1]
+
+
+def test_progress_of_texts_alone_shows_the_loss_on_held_out_rows_and_its_update():
+    console, row = plain(), {"step": 0, "updates": 100, "time/updates_per_second": 10.0}
+    sink = Progress(100, 2, "SFT on texts", console)
+    sink.write(row | {"update": 50, "held_out/loss": [1.0, 3.0]})
+    sink.write(row | {"update": 60})
+    sink.close()
+    first, second = shown(console)[1:]
+    assert "held_out/loss 2" in first
+    assert "held_out/loss 2" in second
+    assert "(of update 50)" in second

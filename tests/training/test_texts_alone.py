@@ -151,8 +151,8 @@ def test_first_line_comes_before_the_notice_of_unknown_characters(tmp_path, caps
     ("asked", "said"),
     [
         ({"algorithm": "sft", "levels": "3"}, "levels: sft has no environment that asks questions"),
-        ({"algorithm": "sft", "held_out": 0.1}, "held_out: sft has no environment"),
         ({"algorithm": "sft", "evaluate_episodes": 3}, "evaluation needs one"),
+        ({"algorithm": "sft", "evaluate_every": 3}, r"evaluation needs one.*--held-out 0\.1"),
         ({"algorithm": "grpo", "updates": 2}, "grpo learns from its own answers. Leave out texts"),
         ({"algorithm": "ppo", "steps": 100}, "ppo trains no language model"),
     ],

@@ -7,6 +7,7 @@ pieces, and which rows are packed together, change memory and time but not the r
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -88,12 +89,29 @@ def summed_gradient(
     inputs of each row, or of each pair of rows.
     """
     derive = jax.grad(loss, has_aux=True)
+    found: tuple[M, dict[str, Any]] = _summed(partial(derive, model), texts, rows, piece)
+    return found
+
+
+def summed_metrics(
+    model: M, loss: Loss, texts: Texts, rows: PyTree, piece: int
+) -> dict[str, Float[Array, ""]]:
+    """Return the metrics of :func:`summed_gradient` alone: nothing is derived or learned."""
+    found: dict[str, Array] = _summed(lambda *part: loss(model, *part)[1], texts, rows, piece)
+    return found
+
+
+def _summed(
+    read: Callable[[TokenRows, Any], Any], texts: Texts, rows: PyTree, piece: int
+) -> PyTree:
+    """Return the sum of ``read(lines, rows)`` over pieces with the tokens of ``piece`` full
+    rows."""
     packs = _pack_lines(texts, rows, piece)
     if packs is None:
-        return derive(model, TokenRows.one_per_row(texts[0]), rows)
+        return read(TokenRows.one_per_row(texts[0]), rows)
 
     def of_piece(number: Int[Array, ""]) -> Any:
-        return derive(model, packs.read(number), packs.units(rows, number))
+        return read(packs.read(number), packs.units(rows, number))
 
     shapes = jax.eval_shape(of_piece, packs.pieces)
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)

@@ -15,11 +15,13 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from sterling import random_keys
+from sterling.algorithms.language.gradient_accumulation import Texts as TokensAndMask
 from sterling.algorithms.language.gradient_accumulation import (
     answer_mask,
     batch_tokens,
     new_model,
     new_optimiser,
+    summed_metrics,
     update,
     update_options,
 )
@@ -80,11 +82,24 @@ def act(
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on texts ``(row, token)``."""
-    config, mask = state.config, answer_mask(batch)
-    share = token_weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
-    texts, options = (batch_tokens(batch), mask), update_options(config, state.updates)
+    config, options = state.config, update_options(state.config, state.updates)
+    texts, share = _texts_and_weights(batch)
     model, optimiser, metrics = update(state.model, state.optimiser, loss, texts, share, **options)
     return State(model, optimiser, state.updates + 1, config), Signals(metrics)
+
+
+def held_out_metrics(state: State, batch: Record) -> dict[str, Array]:
+    """Return L of texts ``(row, token)`` that are not learned from, and its exponential."""
+    piece = state.config.piece or state.config.batch
+    found = summed_metrics(state.model, loss, *_texts_and_weights(batch), piece)["loss/text"]
+    return {"loss": found, "perplexity": jnp.exp(found)}
+
+
+def _texts_and_weights(batch: Record) -> tuple[TokensAndMask, Float[Array, "row token"]]:
+    """Return a batch's tokens with the mask of those to learn, and each one's weight in L."""
+    mask = answer_mask(batch)
+    share = token_weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
+    return (batch_tokens(batch), mask), share
 
 
 def loss(

@@ -85,7 +85,8 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="MODEL", help=which)
     levels = "difficulty levels of the questions, such as 2, 0-3 or 1,4 (the easiest)"
     add("--levels", metavar="L", help=levels)
-    kept = "share of all questions held out for evaluation, never trained on (0)"
+    kept = "share of all questions, or of the rows of --texts without an ENVIRONMENT, held out for "
+    kept += "evaluation, never trained on (0)"
     add("--held-out", type=option_values.number, metavar="X", help=kept)
     judged = "a function of yours that rewards answers, as mine.py:score (docs/judges.md)"
     add("--judge", metavar="FILE.py:FUNCTION", help=judged)

@@ -186,6 +186,11 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
         """Return both answers of the drawn pairs, ``(row, token)``."""
         return self._record(sample)
 
+    def all_pairs(self) -> Record:
+        """Return both answers of every pair once, ``(row, token)``."""
+        assert self.ids is not None  # None only in a checkpoint
+        return self._record(jnp.arange(self.ids.shape[0], dtype=jnp.int32))
+
     def to_checkpoint(self) -> PairSource:
         """Drop the pairs: on resuming they are read or made again."""
         return PairSource(None, None, None, self.needs)

@@ -85,6 +85,13 @@ def read_conversations(path: str | Path) -> list[Messages | str]:
     return found
 
 
+def opening_of(text: Messages | str) -> Messages:
+    """Return a conversation's messages before the first answer; a plain text is one message."""
+    if isinstance(text, str):
+        return (Message("user", text),)
+    return tuple(itertools.takewhile(lambda each: each.role != "assistant", text))
+
+
 def read_comparisons(path: str | Path) -> list[tuple[Messages, str, str]]:
     """Return the preference pairs of a file: the conversation before the answers, the preferred
     answer, and the rejected one.

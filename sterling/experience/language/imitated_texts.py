@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
-from sterling.experience.language.conversation_files import read_conversations
+from sterling.experience.language.conversation_files import opening_of, read_conversations
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
@@ -108,6 +107,8 @@ def read_demonstrations(
     path: str | Path,
     voice: ChatSettings,
     kept_out: Callable[[Sequence[Message]], bool] | None = None,
+    *,
+    plain_kept_out: bool = False,
 ) -> list[Transcript]:
     """Read the conversations of a file
     (:func:`~sterling.experience.language.conversation_files.read_conversations`); only the
@@ -115,18 +116,21 @@ def read_demonstrations(
     and the token that ends it.
 
     Those longer than the context are marked as cut; those whose messages before the first answer
-    are to be ``kept_out`` are marked as failed. A plain text has no question to keep out, so that
-    with ``kept_out`` it raises :class:`Mistake`.
+    are to be ``kept_out`` are empty and marked as failed. A plain text has no question to keep out,
+    so that with ``kept_out`` it raises :class:`Mistake`, unless it is kept out by all that it says
+    (``plain_kept_out``).
     """
     lines = []
     for number, text in enumerate(read_conversations(path)):
-        if isinstance(text, str):
+        if isinstance(text, str) and not plain_kept_out:
             _check_not_kept_out(path, number, kept_out)
-            line = _tokenize_plain(text, number, voice.tokenizer)
-        else:
-            line = _tokenize(text, number, voice.tokenizer)
-            opening = tuple(itertools.takewhile(lambda each: each.role != "assistant", text))
-            line.failed = HELD_OUT_REASON if kept_out and kept_out(opening) else ""
+        elif kept_out and kept_out(opening_of(text)):
+            lines.append(Transcript(number, 0, failed=HELD_OUT_REASON))
+            continue
+        tokenize: Callable[..., Transcript] = (
+            _tokenize_plain if isinstance(text, str) else _tokenize
+        )
+        line = tokenize(text, number, voice.tokenizer)
         line.cut = len(line.ids) > voice.context
         lines.append(line)
     return lines

@@ -8,7 +8,7 @@ question itself decides its part, whichever seed and whichever world asks it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -31,6 +31,14 @@ def is_held_out(messages: Sequence[Message], share: float) -> bool:
         hashlib.blake2b(question.encode("utf-8", "replace"), digest_size=8).digest(), "big"
     )
     return number < share * 2**64
+
+
+def kept_out_rule(share: float, *, judging: bool) -> Callable[[Sequence[Message]], bool] | None:
+    """Return the rule that tells whether a conversation's question is not in the part to learn
+    from, or for ``judging`` not in the held-out part; None if nothing is held out."""
+    if not share:
+        return None
+    return lambda messages: is_held_out(messages, share) != judging
 
 
 class HeldOutSplit:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PLAIN_LINES = 10  # plain lines over a whole run
 SILENT_SECONDS = 3.0  # seconds before the first one, so that errors at the start appear without it
+HELD_OUT_LOSS = "held_out/loss"  # the column that runs on texts alone have in place of returns
 WAITING_TEXT = "compiling (cached for the next run), then training up to the first row of metrics"
 
 
@@ -45,6 +46,7 @@ class Progress:
     ):
         self.title, self._budget = title, budget
         self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        self._shown = "return"  # or the loss on texts that are held out
         self._returns: dict[int, float] = {}  # seed -> its latest return
         self._returned_at: dict[int, int] = {}  # seed -> the step or update of that return
         self._evaluation = ""  # the returns of the latest evaluation in the environment, as a text
@@ -70,7 +72,10 @@ class Progress:
         self._row, self._written = row, time.monotonic()
         self._budget = row.get("updates") or row.get("steps") or self._budget
         counts_updates = "update" in row  # then only evaluations are comparable between rows
-        returns = row.get("evaluation/return" if counts_updates else "data/return", [])
+        column = "evaluation/return" if counts_updates else "data/return"
+        if HELD_OUT_LOSS in row:  # of a run without episodes
+            column = self._shown = HELD_OUT_LOSS
+        returns = row.get(column, [])
         for seed, value in zip(self._seeds, returns, strict=False):
             if value is not None:
                 self._returns[seed], self._returned_at[seed] = float(value), row_progress(row)
@@ -134,7 +139,7 @@ class Progress:
         speed = row.get(f"time/{kind}_per_second", 0.0)
         facts = [f"{row_progress(row):,}/{self._budget:,} {unit}", f"{format_rate(speed)} {kind}/s"]
         if self._returns:
-            which = "return of the other seeds" if row.get("failed") else "return"
+            which = f"{self._shown} of the other seeds" if row.get("failed") else self._shown
             made = estimate(list(self._returns.values()), within=self.return_within)
             facts.append(f"{which} {made}{self._age_of_returns(unit)}")
         elif row.get("data/episodes") and not any(row["data/episodes"]):
@@ -213,12 +218,10 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
     ]
     if lost := result.get("without_verdict"):
         lines.append(("answers without a verdict", lost))
-    found = []
-    final = result.get("final", {}).get("return")
+    final, shown = result.get("final", {}), ("return", HELD_OUT_LOSS)
+    found = [(f"final {x}", Headline.from_json(final[x])) for x in shown if x in final]
     if stopped := result.get("stopped"):
         lines.append(("stopped early", f"by {stopped['by']}: {stopped['reason']}"))
-    if final:
-        found.append(("final return", Headline.from_json(final)))
     if best := result.get("best", {}).get("final", {}).get("return"):
         found.append(("best policy", Headline.from_json(best)))
     forgotten = result.get("forgotten", {}).items()

@@ -204,15 +204,15 @@ def _make_result(
     seeds = [int(seed) for seed in config.get("seeds", known.get("seeds", []))]
     online_only = bool(config.get("steps") and not config.get("updates"))
     found = curves_from_rows(rows, seeds, online_only=online_only)
-    final = result.get("final", {})
-    if "/" in metric:
+    final, channels = result.get("final", {}), result.get("channels", {})
+    if "/" in metric and metric not in final:
         scores = _late_means(rows, seeds, metric)
     else:
         scores = np.array(final[metric]["per_seed"], np.float64) if metric in final else None
     for at, seed in enumerate(seeds):
         if scores is not None and seed in {*result.get("failed_seeds", []), *found.failed}:
             scores[at] = np.nan
-    channel = (final | result.get("channels", {})).get(metric.rpartition("/")[-1], {})
+    channel = final.get(metric, (final | channels).get(metric.rpartition("/")[-1], {}))
     ends = channel.get("within") and tuple(channel["within"])
     ends = return_limits(config, result) if metric.endswith("return") else ends
     algorithm, environment = (known.get(name, "?") for name in ("algorithm", "environment"))

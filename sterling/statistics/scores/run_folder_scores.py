@@ -122,8 +122,10 @@ def row_progress(row: dict[str, Any]) -> int:
 
 
 def metric_column(rows: Sequence[dict[str, Any]], metric: str) -> str:
-    """Return the column that holds ``metric``: of evaluations if there are any, else of
-    training."""
+    """Return the column that holds ``metric``: the one of that name, else of evaluations if there
+    are any, else of training."""
+    if "/" in metric and any(metric in row for row in rows):
+        return metric
     evaluated = f"evaluation/{metric}"
     return evaluated if any(evaluated in row for row in rows) else f"data/{metric}"
 

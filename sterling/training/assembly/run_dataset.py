@@ -102,7 +102,10 @@ def choose_environment(
                 "also texts=FILE)"
             )
         if not environment and episodes:
-            raise Mistake(f"{texts} is no environment, and evaluation needs one. Name it.")
+            raise Mistake(
+                f"{texts} is no environment, and evaluation needs one. Name it, or measure the "
+                "loss on rows that are held out: --held-out 0.1 (in Python held_out=0.1)."
+            )
         return environment or "", given
     facts = read_log(book).facts
     if environment and environment != facts.environment:

@@ -127,7 +127,7 @@ def check_language_run(settings: Any, needs: Any) -> None:
 def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
     """Raise Mistake for settings of an environment's questions in a run that has none."""
     usual = LanguageSettings()
-    asked = ("levels", "held_out", "judge", "examples", "scene_seconds")
+    asked = ("levels", "judge", "examples", "scene_seconds")
     said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
     if said:
         raise Mistake(

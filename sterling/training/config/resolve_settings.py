@@ -126,7 +126,7 @@ def _budgets(
     """Return the budgets of steps and updates; with a file of texts alone, the default updates."""
     steps, updates = whole_number("steps", steps), whole_number("updates", updates)
     if speech is not None and module.needs(config).speaks and not steps:
-        updates = updates or default_updates(module, config, speech.texts)
+        updates = updates or default_updates(module, config, speech)
     return steps, updates
 
 

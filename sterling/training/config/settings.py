@@ -96,6 +96,13 @@ class Settings:
         return Path(texts if self.data is None else self.data.path).stem
 
     @property
+    def holds_out_texts(self) -> bool:
+        """Whether a run on texts alone keeps rows of its file back, and measures its loss on them
+        at the times of evaluations."""
+        alone = self.speech is not None and bool(self.speech.texts) and not self.environment
+        return alone and self.speech is not None and self.speech.held_out > 0
+
+    @property
     def title(self) -> str:
         """Return the algorithm's display name."""
         return user_imports.short_name(self.algorithm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ class PeriodicEvaluation:
         self._parts = plan_phases(settings)
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._evaluators: PhaseEvaluators | None = None
+        self._held_out: Any = None
+        if settings.holds_out_texts:
+            from sterling.training.language.held_out_texts import (
+                HeldOutTexts,  # tokenizers take time to import
+            )
+
+            self._held_out = HeldOutTexts(settings)
 
     @property
     def last(self) -> int:
@@ -39,10 +47,31 @@ class PeriodicEvaluation:
             return False
         if done == end:
             return bool(self.settings.keep)  # the last policy may be the best; else the final one
-        if done == part.end:
-            return True
-        so_far, every = part.steps if part.acts else part.updates, part.evaluate_every
-        return every > 0 and so_far(done) // every > so_far(done - made) // every
+        return _is_time(part, done, made)
+
+    def held_out_columns(
+        self,
+        agent: Agent,
+        alive: Bool[np.ndarray, "seed"],
+        part: PlannedPhase,
+        done: int,
+        made: int,
+    ) -> dict[str, Any]:
+        """Return the columns of the loss on the texts that the run holds out, if it does and it is
+        time (``done`` and ``made`` as in :meth:`is_due`)."""
+        if self._held_out is None or not _is_time(part, done, made):
+            return {}
+        columns: dict[str, Any] = self._held_out.columns(agent, alive)
+        return columns
+
+    def held_out_estimates(
+        self, agent: Agent, alive: Bool[np.ndarray, "seed"], failed: Sequence[int]
+    ) -> dict[str, Any]:
+        """Return the same of the final agents, for the run's result."""
+        if self._held_out is None:
+            return {}
+        estimates: dict[str, Any] = self._held_out.estimates(agent, alive, failed)
+        return estimates
 
     def __call__(
         self, agent: Agent, phase: int, done: int, alive: Bool[np.ndarray, "seed"]
@@ -86,3 +115,12 @@ class PeriodicEvaluation:
             episodes, record = self.settings.evaluate_episodes, self._folder is not None
             self._evaluators = PhaseEvaluators(self.settings, episodes, record=record)
         return self._evaluators
+
+
+def _is_time(part: PlannedPhase, done: int, made: int) -> bool:
+    """Whether iteration ``done`` ends a phase, or an interval between evaluations ended in the last
+    ``made`` iterations."""
+    if done == part.end:
+        return True
+    so_far, every = part.steps if part.acts else part.updates, part.evaluate_every
+    return every > 0 and so_far(done) // every > so_far(done - made) // every

@@ -74,6 +74,7 @@ def _source_builder(settings: Settings) -> Callable[[int], Any]:
 def _texts_source(settings: Settings, tokenizer: Tokenizer) -> Callable[[int], Any]:
     """Return a function that creates the source of a run on texts alone, without an environment."""
     speech, needs = language_settings(settings), learner_needs(settings)
+    _warn_of_smaller_share(settings)
     if needs.has_feed(PAIRS):
         return _comparison_source(settings, None, tokenizer, needs)
     voice = chat_settings(settings, tokenizer, settings.context)
@@ -82,16 +83,21 @@ def _texts_source(settings: Settings, tokenizer: Tokenizer) -> Callable[[int], A
 
 
 def _check_held_out(settings: Settings, levels: tuple[int, ...]) -> None:
-    """Raise Mistake if a level has no question for training or none for evaluation. Print a notice
-    if the base model, or a replayed folder, held out fewer questions than this run."""
-    speech = language_settings(settings)
-    share, base, written = speech.held_out, speech.model, speech.replay or speech.pool
-    if not share:
+    """Raise Mistake if a level has no question for training or none for evaluation."""
+    if not language_settings(settings).held_out:
         return
     for judging in (False, True):
         place = text_world(settings, judging=judging)
         for level in levels:
             place.begin(0, level)
+    _warn_of_smaller_share(settings)
+
+
+def _warn_of_smaller_share(settings: Settings) -> None:
+    """Print a notice if the base model, or a replayed folder, held out fewer questions than this
+    run."""
+    speech = language_settings(settings)
+    share, base, written = speech.held_out, speech.model, speech.replay or speech.pool
     held_out_before = {base: starting_model(base).held_out}
     if written:
         held_out_before[written] = recorded_batches.read_held_out(Path(written))
@@ -142,7 +148,7 @@ def _comparison_source(
     world's solutions and wrong variants of them."""
     speech = language_settings(settings)
     if speech.texts:
-        pairs = context_length.read_preference_pairs(speech)
+        pairs = context_length.read_preference_pairs(speech, alone=place is None)
     else:
         assert place is not None  # without texts there is an environment
         pairs = answer_pairs.make_pairs(place, asked_levels(settings, place), speech.examples)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sterling.experience.language.answer_pairs import PreferencePair
@@ -22,7 +22,7 @@ from sterling.language.scene_dialogue import (
 )
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.worlds.held_out_questions import is_held_out
+from sterling.language.worlds.held_out_questions import kept_out_rule
 from sterling.lookup.user_imports import describe_error
 from sterling.system.shown_values import short_text, shown_value
 from sterling.system.terminal_messages import print_notice
@@ -220,9 +220,15 @@ def _poor_answers(place: Any, opening: str, tokenizer: Tokenizer, limit: int) ->
 
 
 def texts_to_imitate(
-    speech: LanguageSettings, place: Any, levels: tuple[int, ...], voice: ChatSettings
+    speech: LanguageSettings,
+    place: Any,
+    levels: tuple[int, ...],
+    voice: ChatSettings,
+    *,
+    judging: bool = False,
 ) -> tuple[list[Transcript], ChatSettings]:
-    """Return the texts to imitate, and the voice with a context length that they fit into.
+    """Return the texts to imitate, and the voice with a context length that they fit into; for
+    ``judging`` the texts of a file that are held out, in place of all others.
 
     The context length is that of the longest text; with a world's own solutions it is at least the
     voice's. If the user sets a context length, longer texts are marked as cut. A notice says how
@@ -230,9 +236,10 @@ def texts_to_imitate(
     """
     wide = dataclasses.replace(voice, context=UNLIMITED_CONTEXT)
     if speech.texts:
-        lines = read_demonstrations(
-            speech.texts, wide, _held_out_rule(speech) if speech.held_out else None
-        )
+        rule, alone = kept_out_rule(speech.held_out, judging=judging), place is None
+        lines = read_demonstrations(speech.texts, wide, rule, plain_kept_out=alone)
+        if alone:  # the first lines say how many are held out
+            lines = [line for line in lines if line.failed != HELD_OUT_REASON]
     else:
         lines = solved(place, levels, wide, speech.examples)
     least = 0 if speech.texts else voice.context
@@ -258,21 +265,20 @@ def warn_of_failed_scenes(seeds: list[list[Transcript]]) -> list[list[Transcript
     return seeds
 
 
-def read_preference_pairs(speech: LanguageSettings) -> list[PreferencePair]:
-    """Return the preference pairs of the file ``texts``, without pairs of held-out questions."""
-    pairs = pairs_of_file(speech.texts)
-    kept = [pair for pair in pairs if not _held_out_rule(speech)(pair.messages)]
+def read_preference_pairs(
+    speech: LanguageSettings, *, judging: bool = False, alone: bool = False
+) -> list[PreferencePair]:
+    """Return the preference pairs of the file ``texts``, without pairs of held-out questions, or
+    for ``judging`` only these. ``alone``: the run's first lines have said how many they are."""
+    pairs, kept_out = pairs_of_file(speech.texts), kept_out_rule(speech.held_out, judging=judging)
+    kept = [pair for pair in pairs if not (kept_out and kept_out(pair.messages))]
     if not kept:
         raise Mistake(f"every question of {speech.texts} is held out. Use a smaller held_out.")
-    if len(kept) < len(pairs):
+    if len(kept) < len(pairs) and not alone:
         print_notice(
             f"{len(pairs) - len(kept)} of {len(pairs)} pairs are left out: {HELD_OUT_REASON}"
         )
     return kept
-
-
-def _held_out_rule(speech: LanguageSettings) -> Callable[[Sequence[Message]], bool]:
-    return functools.partial(is_held_out, share=speech.held_out)
 
 
 def _report_left_out(lines: list[Transcript], context: int) -> None:

@@ -17,6 +17,7 @@ from sterling.training.language.base_model import (
     prepare_model,
     starting_model,
 )
+from sterling.training.language.held_out_texts import count_held_out
 from sterling.training.language.model_names import NEW_MODELS, trace_weights
 
 
@@ -37,13 +38,17 @@ def first_lines(settings: Settings) -> list[str]:
         f"model {speech.model} {start}: {total:,} parameters, {part} trained; "
         f"chat template: {base.tokenizer.template_words}{_step_size(settings)}"
     ]
+    held_out, _ = count_held_out(settings) if settings.holds_out_texts else (0, 0)
     if speech.texts:
-        lines.append(_texts_line(settings, speech.texts))
+        lines.append(_texts_line(settings, speech.texts, held_out))
     if not settings.environment:
-        lines.append(
-            "no environment is named, so answers are not evaluated: the logged loss is that of the "
-            "training texts"
+        logged = (
+            "held_out/loss is that of rows never trained on"
+            if held_out
+            else "the logged loss is that of the training texts (--held-out 0.1 keeps a tenth of "
+            "the rows back and logs theirs)"
         )
+        lines.append(f"no environment is named, so answers are not evaluated: {logged}")
     return lines
 
 
@@ -55,13 +60,15 @@ def _step_size(settings: Settings) -> str:
     return f"; lr {lr:g} (--lr changes it)"
 
 
-def _texts_line(settings: Settings, texts: str) -> str:
-    """Return the number of texts, and how often training passes over them."""
+def _texts_line(settings: Settings, texts: str, held_out: int) -> str:
+    """Return the number of texts, how many are held out, and how often training passes over the
+    others."""
     count, batch = count_texts(texts), settings.config.batch
-    passes = settings.updates * batch / count
+    passes = settings.updates * batch / (count - held_out)
+    kept, others = (f"; {held_out:,} of {count:,} rows are held out", "the others")
     return (
-        f"texts: {count:,} in {Path(texts).name}; {settings.updates:,} updates of {batch:,} texts "
-        f"pass over them {passes:.3g} times"
+        f"texts: {count:,} in {Path(texts).name}{kept if held_out else ''}; {settings.updates:,} "
+        f"updates of {batch:,} texts pass over {others if held_out else 'them'} {passes:.3g} times"
     )
 
 

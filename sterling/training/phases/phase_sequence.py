@@ -63,7 +63,7 @@ class PlannedPhase:
     @property
     def evaluate_every(self) -> int:
         """Return the steps or updates between evaluations; 0: only at the end."""
-        if not self.settings.evaluate_episodes:
+        if not (self.settings.evaluate_episodes or self.settings.holds_out_texts):
             return 0
         default = max(self.budget // 10, 1) if counts_updates(self.settings) else 0
         return self.settings.evaluate_every or default

@@ -12,8 +12,9 @@ from sterling.training.config.settings import Settings
 
 def run_text(settings: Settings, result: dict[str, Any], path: Path | None) -> str:
     """Return a run's algorithm, environment, budget, return with its interval, and folder."""
-    measured = result.get("final", {}).get("return")
-    score = f"return {Headline.from_json(measured)}" if measured else "not evaluated"
+    final = result.get("final", {})
+    name = next((each for each in ("return", "held_out/loss") if each in final), None)
+    score = "not evaluated" if name is None else f"{name} {Headline.from_json(final[name])}"
     spent = [f"{result[unit]:,} {unit}" for unit in BUDGETS if result.get(unit)]
     where = "in no folder" if path is None else f"in {path}"
     parts = [settings.title, settings.name, *spent, score, where]
