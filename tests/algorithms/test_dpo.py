@@ -340,3 +340,41 @@ def test_kto_reference_point_reads_at_most_one_piece_of_pairs_at_a_time(monkeypa
     monkeypatch.setattr(LanguageModel, "hidden", counted)
     jax.eval_shape(dpo.kto_reference_point, moved("kto", piece=3), Pairs.from_batch(record()))
     assert seen == {3 * 2 * 16}  # tokens: those of three of the four pairs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["dpo", "kto", "simpo"])
+def test_held_out_loss_and_accuracy_are_means_over_all_pairs(loss):
+    state = moved(loss, piece=1, batch=2)
+    found = jax.jit(dpo.held_out_metrics)(state, record())
+    said = [[answer_log_prob(state.model, asked, x) for x in both] for asked, *both in ASKED]
+    if loss == "simpo":
+        c, r = np.array([[float(x.mean()) for x in both] for both in said]).T
+    else:
+        old = [[answer_log_prob(model(), asked, x) for x in both] for asked, *both in ASKED]
+        gains = [[float((x - y).sum()) for x, y in zip(*each, strict=True)]
+                 for each in zip(said, old, strict=True)]  # fmt: skip
+        c, r = np.array(gains).T
+    others = [(asked, *ASKED[(n + 1) % 4][1:]) for n, (asked, *_) in enumerate(ASKED)]
+    mismatched = [
+        float((answer_log_prob(state.model, asked, x) - answer_log_prob(model(), asked, x)).sum())
+        for asked, *both in others
+        for x in both
+    ]
+    kl = max(np.mean(mismatched), 0.0)
+
+    def s(x):
+        return 1.0 / (1.0 + np.exp(-x))
+
+    formulas = {
+        "dpo": lambda: -np.log(s(0.1 * (c - r))),
+        "kto": lambda: 0.5 * (1.0 - s(0.1 * (c - kl)) + 1.0 - s(0.1 * (kl - r))),
+        "simpo": lambda: -np.log(s(2.0 * (c - r) - 1.0)),
+    }
+    np.testing.assert_allclose(found["loss"], formulas[loss]().mean(), rtol=1e-4)
+    np.testing.assert_allclose(found["accuracy"], (c > r).mean())
+
+
+def test_kto_on_a_single_held_out_pair_is_refused():
+    with pytest.raises(Mistake, match=r"kto pairs each prompt .* one pair is held out"):
+        jax.eval_shape(dpo.held_out_metrics, moved("kto"), record(ASKED[:1]))

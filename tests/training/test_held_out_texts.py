@@ -14,7 +14,7 @@ from sterling.training.language.held_out_texts import held_out_rows
 from sterling.training.language.resolve_language_settings import resolve_language_settings
 from sterling.types import Mistake
 
-SMALL = {"model": "nano", "batch": 2, "limit": 4, "held_out": 0.3}
+SMALL = {"model": "nano", "batch": 2, "held_out": 0.3}
 
 
 def texts(number):
@@ -51,7 +51,7 @@ def learned_rows(settings):
     return rows_of(source.texts if settings.algorithm == "sft" else source.all_pairs())
 
 
-LEARNERS = [("sft", texts)]
+LEARNERS = [("sft", texts), ("dpo", pairs)]
 
 
 @pytest.mark.parametrize(("algorithm", "record"), LEARNERS)

@@ -36,6 +36,7 @@ from sterling.algorithms.language.gradient_accumulation import (
     map_pieces,
     new_model,
     new_optimiser,
+    summed_metrics,
     update,
     update_options,
 )
@@ -131,8 +132,8 @@ def act(
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on pairs; of the rows ``(row, token)`` the first half are the chosen ones."""
     config, pairs = state.config, Pairs.from_batch(batch)
-    kl = kto_reference_point(state, pairs) if config.loss == "kto" else jnp.zeros(())
-    loss, options = make_loss(state.reference, config, kl), update_options(config, state.updates)
+    loss, kl = _loss_of_batch(state, pairs)
+    options = update_options(config, state.updates)
     model, optimiser, metrics = update(
         state.model, state.optimiser, loss, pairs.flat(), pairs, **options
     )
@@ -140,6 +141,25 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         metrics |= {"reward/reference": config.beta * kl}
     learned = State(model, state.reference, optimiser, state.updates + 1, config)
     return learned, Signals(metrics)
+
+
+def held_out_metrics(state: State, batch: Record) -> dict[str, Array]:
+    """Return the loss of pairs that are not learned from, and in which share of them the chosen
+    answer has the higher implicit reward. Raises :class:`Mistake` for kto with a single pair."""
+    config, pairs = state.config, Pairs.from_batch(batch)
+    if config.loss == "kto" and pairs.ids.shape[0] < 2:
+        raise Mistake("kto pairs each prompt with another prompt's answer, but one pair is held "
+                      "out. Give a larger held_out.")  # fmt: skip
+    loss, _ = _loss_of_batch(state, pairs)
+    piece = config.piece or config.batch
+    found = summed_metrics(state.model, loss, pairs.flat(), pairs, piece)
+    return {"loss": found["loss/preference"], "accuracy": found["reward/accuracy"]}
+
+
+def _loss_of_batch(state: State, pairs: Pairs) -> tuple[Loss, Float[Array, ""]]:
+    """Return the loss function for the pieces of a batch, and KTO's reference point (else 0)."""
+    kl = kto_reference_point(state, pairs) if state.config.loss == "kto" else jnp.zeros(())
+    return make_loss(state.reference, state.config, kl), kl
 
 
 def make_loss(reference: LanguageModel | None, config: Config, kl: Float[Array, ""]) -> Loss:
