@@ -76,6 +76,16 @@ def test_reward_model_loss_is_bradley_terry(centring):
     np.testing.assert_allclose(told["reward/middle"], (c + r).mean() / 2, rtol=1e-3, atol=1e-5)
 
 
+def test_held_out_loss_and_accuracy_are_means_over_all_pairs():
+    state, source = new(piece=1, batch=2, centring=0.3), compared()
+    read = SCORE(state, source.ids.reshape(-1, 16), source.length.reshape(-1))
+    c, r = np.asarray(read, np.float64).reshape(-1, 2).T
+    found = jax.jit(reward_model.held_out_metrics)(state, record())
+    expected = np.log1p(np.exp(-(c - r))) + 0.3 * (c + r) ** 2
+    np.testing.assert_allclose(found["loss"], expected.mean(), rtol=1e-4)
+    np.testing.assert_allclose(found["accuracy"], (c > r).mean())
+
+
 def test_reward_model_begins_indifferent_and_learns_from_the_first_step():
     state = reward_model.begin(new().model, reward_model.Config(rise=1))
     learned, signals = LEARN(state, record(), KEY)

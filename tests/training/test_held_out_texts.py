@@ -51,7 +51,7 @@ def learned_rows(settings):
     return rows_of(source.texts if settings.algorithm == "sft" else source.all_pairs())
 
 
-LEARNERS = [("sft", texts), ("dpo", pairs)]
+LEARNERS = [("sft", texts), ("dpo", pairs), ("reward", pairs)]
 
 
 @pytest.mark.parametrize(("algorithm", "record"), LEARNERS)

@@ -11,7 +11,7 @@ without). Evidence: tests/algorithms/test_reward_model.py.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from sterling import random_keys
 from sterling.algorithms.language.gradient_accumulation import (
     new_model,
     new_optimiser,
+    summed_metrics,
     update,
     update_options,
 )
@@ -95,17 +96,21 @@ def score(
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make one update on pairs; of the rows ``(row, token)`` the first half are the chosen ones."""
     config, pairs = state.config, Pairs.from_batch(batch)
-
-    def loss(
-        weights: Any, lines: TokenRows, pairs: Pairs
-    ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        return _pair_loss(weights, lines, pairs, config.centring)
-
     weights, options = (state.model, state.head), update_options(config, state.updates)
+    loss = partial(_pair_loss, centring=config.centring)
     (model, head), optimiser, metrics = update(
         weights, state.optimiser, loss, pairs.flat(), pairs, **options
     )
     return State(model, head, optimiser, state.updates + 1, config), Signals(metrics)
+
+
+def held_out_metrics(state: State, batch: Record) -> dict[str, Array]:
+    """Return L of pairs that are not learned from, and the share of them in which the preferred
+    answer has the higher score."""
+    config, pairs = state.config, Pairs.from_batch(batch)
+    loss, piece = partial(_pair_loss, centring=config.centring), config.piece or config.batch
+    found = summed_metrics((state.model, state.head), loss, pairs.flat(), pairs, piece)
+    return {"loss": found["loss/reward"], "accuracy": found["reward/accuracy"]}
 
 
 def _pair_loss(
