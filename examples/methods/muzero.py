@@ -129,7 +129,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     encoder, z = Encoder.create(first, spec), 8 * config.groups
     both = z + actions.outputs
     outputs = (z, z, BINS + 1, actions.outputs + BINS)
-    parts = zip(keys, (encoder.size, both, both, z), outputs, (1.0, 1.0, 0.0, 0.0), strict=True)
+    parts = zip(keys, (encoder.size, both, both, z), outputs, (1.0, 1.0, 0.0, 0.01), strict=True)
     made = [MLP.orthogonal(k, (i, n, n, o), "relu", s, layer_norm=True) for k, i, o, s in parts]
     nets = Nets(encoder, *made, actions)
     bins = Bins(make_support(-10.0, 10.0, BINS), SYMLOG)
