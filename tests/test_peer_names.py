@@ -111,6 +111,8 @@ def test_misspelt_peer_option_name_is_answered_with_the_own_name():
     )
     assert unknown_option("--lrr", known) == "; did you mean --lr?"  # an own name comes first
     assert unknown_option("--bufer-size", known) == ""  # of no use here
+    # no misspelling of batch_size
+    assert unknown_option("size", known, otherwise="it has lr") == "; it has lr"
 
 
 def test_peer_option_name_in_python_is_answered_alike():

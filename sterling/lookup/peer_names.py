@@ -108,13 +108,13 @@ def unknown_option(
 
 
 def _misspelt(name: str, names: set[str], dashes: bool) -> str:
-    """Return what a misspelt name of another library is called among ``names``; "" if no name is
-    near."""
+    """Return what a misspelt name of another library is called among ``names``; "" if no name
+    differs by few letters only: a part of a name, such as ``size``, is no misspelling of it."""
     here: dict[str, str] = {}
     for row in _read_table()["options"]:
         for word in filter(names.__contains__, row["here"]):
             here.setdefault(row["word"], word)
-    near = nearest_names(name, here)
+    near = nearest_names(name, [word for word in here if abs(len(word) - len(name)) <= 2])
     if not near:
         return ""
     return f"; did you mean {_form(near[0], dashes)}, which is {_form(here[near[0]], dashes)} here?"
