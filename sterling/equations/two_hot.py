@@ -9,6 +9,8 @@ The bins b_i may be at any distances; h squashes numbers before they are put amo
 DreamerV3 are symexp of 255 numbers from -20 to 20, without h; those of TD-MPC2 (Hansen 2024,
 arXiv:2310.16828) are ``Bins(make_support(-10.0, 10.0, 101), SYMLOG)``. Distributions over several
 numbers are moved to bins at equal distances by ``categorical_values.project_onto_support``.
+Bins as large as e^20 should be exact opposites on both sides of 0: of symexp of float32's
+``linspace(-20, 20)`` equal probabilities have the mean -6, not 0.
 """
 
 from __future__ import annotations
