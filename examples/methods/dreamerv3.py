@@ -12,9 +12,9 @@ r_t and c_t are what the step to x_t earned, and whether the episode went on. z 
 1 % of whose probabilities is uniform; r^ and v are distributions over bins; ``scale`` is the range
 of returns. The replay keeps s with its rows, and learning writes it anew. Deviations: vectors,
 normalised in place of symlog; small networks, one Adam; the critic learns from dreams alone.
-Episodes of training earned 199 [85, 313] after 3,200 steps of CartPole (3 seeds; random: 22).
+Reached: 374 [154, 500] in CartPole (402, 445, 275; random policies: 22).
 
-    sterling train examples/methods/dreamerv3.py CartPole-v1 --steps 8000
+    sterling train examples/methods/dreamerv3.py CartPole-v1 --steps 8000 --seeds 3
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ STORES = ("replay", "log", "file", "mixture")
 LIVED = "rollout, rollout and places, episodes, steps"
 BESIDE = "rollout and expert, steps and expert"
 REFUSED = (  # feeds, stores, options (* for all), and what is said; the first that fits
-    ("rollout and places", "replay", "none, hidden, stack", "no place without a replay"),
+    ("rollout and places", "replay", "*", "no place without a replay"),
     (f"expert, {BESIDE}", "replay", "*", "give data=FILE"),
     (LIVED, "log, file, mixture", "*", "learns only from its own experience"),
     (BESIDE, "log, file", "*", "Give steps=N and no updates"),
@@ -59,6 +59,7 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
     ("later", "*", "hindsight", "draws its goals itself"),
+    ("kept totals", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
     ("kept totals", "log, file, mixture", "*", "no column 'extra/episode/return'; it has"),
     (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
