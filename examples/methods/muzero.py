@@ -46,6 +46,7 @@ from sterling.nets.action_heads import ONLINE, Actions, supported_actions
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder, action_mask
 from sterling.nets.optimiser import adam, descend
+from sterling.nets.special_layers.simplicial_norm import simplices
 from sterling.types import Action, Feed, Mistake, Needs, Obs, Record, Signals, Spec, config
 
 try:
@@ -212,8 +213,3 @@ def loss(nets: Nets, state: State, rows: Record, y: Array) -> tuple[Array, dict[
     }
     means = {name: masked_mean(x, rows.mask) for name, x in each.items()}
     return sum(means.values()), means
-
-
-def simplices(x: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """Return groups of 8 numbers with the sum 1 (SimNorm)."""
-    return jax.nn.softmax(x.reshape(*x.shape[:-1], -1, 8)).reshape(x.shape)

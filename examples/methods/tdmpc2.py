@@ -41,6 +41,7 @@ from sterling.nets.dynamics_network import observation_size
 from sterling.nets.ensemble import Ensemble
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam, descend
+from sterling.nets.special_layers.simplicial_norm import simplices
 from sterling.planning.mppi import mppi, warm_start
 from sterling.types import Action, Feed, Needs, Obs, Record, Signals, Spec, config
 
@@ -213,8 +214,3 @@ def loss(nets: Nets, state: State, rows: Record, key: Key[Array, ""]) -> tuple[A
     weight = jnp.power(RHO, jnp.arange(len(q), dtype=jnp.float32))[:, None]
     means = {name: masked_mean(weight * x, rows.mask) for name, x in each.items()}
     return sum(w * x for w, x in zip(WEIGHTS, means.values(), strict=True)), (q, means)
-
-
-def simplices(x: Float[Array, "... latent"]) -> Float[Array, "... latent"]:
-    """Return groups of 8 numbers with the sum 1 (SimNorm)."""
-    return jax.nn.softmax(x.reshape(*x.shape[:-1], -1, 8)).reshape(x.shape)

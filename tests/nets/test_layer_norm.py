@@ -5,10 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from scipy import special
 
 from sterling.nets.mlp import MLP, Norm
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.q_ensemble import CriticEnsemble, TwinCritics
+from sterling.nets.special_layers.simplicial_norm import simplices
 
 values_of = eqx.filter_jit(lambda critics, obs, action: critics.q_values(obs, action))
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -73,3 +75,9 @@ def test_critic_ensemble_action_gradients_equal_finite_differences():
         step = 1e-3 * jax.nn.one_hot(index, 2)[None]
         ahead, back = (ensemble.q_values(obs, action + sign * step) for sign in (1.0, -1.0))
         np.testing.assert_allclose(slopes[..., index], (ahead - back) / 2e-3, atol=2e-3)
+
+
+def test_simplicial_norm_makes_groups_of_eight_that_equal_scipys_softmax():
+    x = np.random.default_rng(0).normal(size=(2, 3, 24)).astype(np.float32)
+    wanted = special.softmax(x.reshape(2, 3, 3, 8), -1).reshape(x.shape)
+    np.testing.assert_allclose(simplices(jnp.asarray(x)), wanted, rtol=1e-5)
