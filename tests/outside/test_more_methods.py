@@ -196,8 +196,9 @@ def test_dreamer_learns_rewards_and_ends_in_the_rows_to_which_they_led():
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
-def test_dreamers_returns_end_with_the_value_of_the_last_state(horizon):
-    """Nothing is paid, nothing ends, and every state is worth b: R_t is gamma b in the last row."""
+def test_dreamers_returns_end_with_the_last_states_value_and_the_actor_follows_them(horizon):
+    """Nothing is paid, nothing ends, every state is worth b: R_t is gamma b in the last row, and a
+    little more than gamma^2 b before it. These are losses, so actions become less likely."""
     dreamer, b = loaded("dreamerv3"), 150
     state = dreamer.init(jax.random.key(1), CART, dreamer.Config(width=8, horizon=horizon))
     at = lambda nets: (nets.critic.layers[-1].bias, nets.decoder.layers[-1])  # noqa: E731
@@ -211,8 +212,11 @@ def test_dreamers_returns_end_with_the_value_of_the_last_state(horizon):
     wanted = [gamma * worth]
     for _ in range(horizon - 1):
         wanted.append(gamma * ((1 - dreamer.LAMBDA) * worth + dreamer.LAMBDA * wanted[-1]))
-    returns = losses(state.nets)["value/return"]
-    np.testing.assert_allclose(returns, np.mean(wanted), rtol=1e-4)
+    found, k = losses(state.nets), np.arange(horizon)
+    np.testing.assert_allclose(found["value/return"], np.mean(wanted), rtol=1e-4)
+    # a new policy has log p = -log 2 and entropy log 2 of either action; ``wanted`` runs backwards
+    gain = -np.log(2.0) * (np.array(wanted[::-1]) - worth) + state.config.entropy * np.log(2.0)
+    np.testing.assert_allclose(found["loss/actor"], -np.mean(gamma**k * gain), rtol=0.02)
 
 
 @pytest.mark.slow
