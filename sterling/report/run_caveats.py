@@ -79,7 +79,8 @@ def collect_cautions(
 
 
 def _group_cautions(group: RunGroup, failed: FailedRule) -> list[str]:
-    name, n = f"{group.label} on {group.environment}", int(np.isfinite(group.scores).sum())
+    n = int(np.isfinite(group.scores).sum())
+    name = f"{group.label} on {group.environment}" if group.environment else group.label
     cautions = []
     if group.failed:
         seeds = [seed for one in group.results for seed in one.failed]

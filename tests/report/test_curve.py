@@ -89,6 +89,25 @@ def test_learning_curve_without_episodes_says_so(tmp_path, axes, returns):
     assert [text.get_text() for text in axes[0].texts] == ["no episode has ended yet"]
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_learning_curve_of_texts_alone_is_the_held_out_loss(tmp_path, axes, held_out):
+    folder = run_folder(tmp_path, np.array([[1.0], [2.0]]), final=False)
+    rows = [
+        {"update": n, "step": 0, **({"held_out/loss": [4.0 - n]} if held_out else {})}
+        for n in (1, 2)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = {"seeds": [10], "algorithm": "sft", "environment": ""}
+    (folder / "config.json").write_text(json.dumps(config))
+    learning_curve.draw_run_curve(folder)
+    assert axes[0].get_title(loc="left") == "SFT"
+    if not held_out:
+        assert [text.get_text() for text in axes[0].texts] == ["nothing was evaluated"]
+        return
+    assert axes[0].get_ylabel() == "held_out/loss"
+    np.testing.assert_allclose(line(axes, "seed 10").get_xydata(), [[1, 3], [2, 2]])
+
+
 def test_learning_curve_without_metric_rows_shows_the_final_evaluation(tmp_path, axes):
     folder = run_folder(tmp_path, [[1.0]])
     (folder / "metrics.jsonl").write_text("")

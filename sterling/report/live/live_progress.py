@@ -19,7 +19,7 @@ from rich.text import Text
 from sterling.report.live.console import PlainConsole
 from sterling.report.live.metric_sinks import Row
 from sterling.statistics import Headline, estimate
-from sterling.statistics.scores.headline import cautions_of
+from sterling.statistics.scores.headline import HEADLINE_METRICS, HELD_OUT_LOSS, cautions_of
 from sterling.statistics.scores.run_folder_scores import row_progress
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.system.terminal_messages import when_checked
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 PLAIN_LINES = 10  # plain lines over a whole run
 SILENT_SECONDS = 3.0  # seconds before the first one, so that errors at the start appear without it
-HELD_OUT_LOSS = "held_out/loss"  # the column that runs on texts alone have in place of returns
 WAITING_TEXT = "compiling (cached for the next run), then training up to the first row of metrics"
 
 
@@ -218,8 +217,8 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
     ]
     if lost := result.get("without_verdict"):
         lines.append(("answers without a verdict", lost))
-    final, shown = result.get("final", {}), ("return", HELD_OUT_LOSS)
-    found = [(f"final {x}", Headline.from_json(final[x])) for x in shown if x in final]
+    final = result.get("final", {})
+    found = [(f"final {x}", Headline.from_json(final[x])) for x in HEADLINE_METRICS if x in final]
     if stopped := result.get("stopped"):
         lines.append(("stopped early", f"by {stopped['by']}: {stopped['reason']}"))
     if best := result.get("best", {}).get("final", {}).get("return"):

@@ -18,6 +18,7 @@ from sterling.report.runs.checked_run_files import read_json
 from sterling.report.runs.read_return_bounds import return_limits
 from sterling.report.runs.read_runs import SeedCurves, curves_from_rows
 from sterling.statistics import Headline
+from sterling.statistics.scores.headline import HELD_OUT_LOSS
 from sterling.statistics.scores.run_folder_scores import metric_column, row_progress
 from sterling.statistics.scores.score_bounds import Bounds
 
@@ -35,20 +36,21 @@ def draw_run_curve(folder: str | Path) -> Path:
     those that did not fail, where all of them are known, with its 95 % interval; the marker is the
     evaluation of the final policies with its interval. The axis is that of the curves: an interval
     that is far wider, such as that of two seeds, is cut, and the legend says so. Where no episode
-    has ended yet the picture says so.
+    has ended yet the picture says so. Runs on texts alone show the loss on held-out texts.
     """
     folder = Path(folder)
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     rows = read_metrics(folder / "metrics.jsonl")
-    curves = curves_from_rows(rows, config.get("seeds"))
+    metric = HELD_OUT_LOSS if any(HELD_OUT_LOSS in row for row in rows) else "return"
+    curves = curves_from_rows(rows, config.get("seeds"), metric_column(rows, metric))
     with plot_style.use_style():
         figure = plot_style.new_figure(7.0, HEIGHT)
         axes = figure.subplots()
         _draw_seeds(axes, curves)
-        _draw_mean(axes, curves, return_limits(config, result))
-        final = _draw_final(axes, curves, result)
+        _draw_mean(axes, curves, return_limits(config, result) if metric == "return" else None)
+        final = _draw_final(axes, curves, result, metric)
         _limit_axis(axes, [*curves.returns.ravel(), *final])
-        _label_axes(axes, config, rows)
+        _label_axes(axes, config, rows, metric)
         return plot_style.save_figure(figure, folder / "curve", ["png"])[0]
 
 
@@ -95,10 +97,10 @@ def _draw_mean(axes: Axes, curves: SeedCurves, bounds: Bounds | None) -> None:
         axes.fill_between(x, made.low, made.high, color=BLUE, alpha=0.18, lw=0)
 
 
-def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any]) -> list[float]:
+def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any], metric: str) -> list[float]:
     """Draw the final policies' evaluation, slightly right of the curve; return its value, if there
     is one."""
-    final = result.get("final", {}).get("return")
+    final = result.get("final", {}).get(metric)
     if not final:
         return []
     headline = Headline.from_json(final)
@@ -125,17 +127,17 @@ def _limit_axis(axes: Axes, values: Sequence[float]) -> None:
         mean[0].set_label(f"{mean[0].get_label()}{CUT}")
 
 
-def _label_axes(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
+def _label_axes(axes: Axes, config: dict[str, Any], rows: list[Row], metric: str) -> None:
     """Add title, axis labels and legend."""
-    counts_updates, column = any("update" in row for row in rows), metric_column(rows, "return")
+    counts_updates, column = any("update" in row for row in rows), metric_column(rows, metric)
     if config:
         algorithm, world = (
             user_imports.short_name(config[name]) for name in ("algorithm", "environment")
         )
-        axes.set_title(f"{algorithm.upper()} on {world}")
+        axes.set_title(f"{algorithm.upper()} on {world}" if world else algorithm.upper())
     axes.set_xlabel("gradient updates per seed" if counts_updates else "environment steps per seed")
     kind = "evaluation" if column.startswith("evaluation") else "training"
-    axes.set_ylabel(f"return of {kind} episodes")
+    axes.set_ylabel(f"return of {kind} episodes" if metric == "return" else metric)
     if counts_updates and config.get("steps") and config.get("updates"):
         axes.axvline(
             config["updates"], color=BLACK, lw=0.8, ls=":", label="environment steps begin"
@@ -150,7 +152,9 @@ def _label_axes(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
         plot_style.format_steps_axis(axes)
         _place_legend(axes)
     else:
-        axes.text(0.5, 0.5, "no episode has ended yet", ha="center", transform=axes.transAxes)
+        acts = not config or config.get("environment")
+        said = "no episode has ended yet" if acts else "nothing was evaluated"
+        axes.text(0.5, 0.5, said, ha="center", transform=axes.transAxes)
 
 
 def _place_legend(axes: Axes) -> None:

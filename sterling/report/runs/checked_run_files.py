@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.live.metric_sinks import Row
+from sterling.statistics.scores.headline import HEADLINE_METRICS
 from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
@@ -102,7 +103,7 @@ def check_part_result(file: Path, result: dict[str, Any], seeds: int) -> None:
         _check_types(file, {name: result.get(name)}, one, wanted)
     if len(result["seeds"]) != seeds:
         _raise_mistake(file, "seeds", f"a list of {seeds} seeds", result["seeds"])
-    if result["final"] and not {"return", "held_out/loss"} & set(result["final"]):
+    if result["final"] and not set(HEADLINE_METRICS) & set(result["final"]):
         _raise_mistake(file, "final", "empty, or an object with return", result["final"])
     if len(result.get("unended", result["seeds"])) != seeds:
         _raise_mistake(file, "unended", f"a list of {seeds} counts", result["unended"])

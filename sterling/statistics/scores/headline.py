@@ -19,6 +19,9 @@ from sterling.statistics.intervals.estimates import Estimate, estimate
 from sterling.statistics.scores import score_bounds
 from sterling.statistics.scores.score_table import FailedRule
 
+# what a run is known by: the first that it has; the second of runs on texts alone
+HELD_OUT_LOSS = "held_out/loss"
+HEADLINE_METRICS = ("return", HELD_OUT_LOSS)
 MAX_LISTED_SEEDS = 5  # up to so many seeds, each seed's score is shown next to the interval
 
 
