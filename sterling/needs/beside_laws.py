@@ -40,7 +40,7 @@ class Later:
     steps: int = 0  # rows later in the episode; 0: drawn
     share: tuple[float, float, float] = (0.0, 1.0, 0.0)  # the row itself, a later one, any row
     discount: float = 1.0  # below 1: later rows in proportion to discount^steps
-    not_after: str = ""  # the name of rows beside the batch than which these lie no later
+    not_after: str = ""  # other rows beside the batch, by name: these lie no later
 
     def __post_init__(self) -> None:
         """Raise Mistake unless the numbers are shares, steps and a discount."""
