@@ -84,7 +84,10 @@ class FeedSubject:
     def batch(self) -> Any:
         """Return the batch of the feed's first update."""
         if not self._batch.mask.any():
-            raise NotChecked("there is no valid row to learn from yet")
+            raise NotChecked(
+                "there is no valid row to learn from yet: declare a larger warmup or shorter "
+                "sequences as `checked_in`"
+            )
         return self._batch
 
     def update(self, batch: Any, key: int = 1) -> Any:

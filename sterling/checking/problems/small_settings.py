@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 SMALL_VALUES: dict[str, Any] = {
-    **{"gamma": 0.8, "gae_lambda": 0.9, "length": 16, "minibatch": 64, "epochs": 4, "batch": 64},
+    **{"gamma": 0.8, "gae_lambda": 0.9, "minibatch": 64, "epochs": 4, "batch": 64},
+    **{"length": 16, "burn_in": 4},
     **{"collect": 1, "learn": 1, "capacity": 4_000, "warmup": 400, "target_period": 25},
     **{"limit": 16},  # steps of a population's episodes
     **{"model_updates": 20, "model_batch": 64, "model_width": 16, "branches": 8, "kept": 2_000},
