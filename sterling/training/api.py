@@ -47,7 +47,7 @@ from sterling.training.config.stored_settings import read_settings
 from sterling.training.fields import schedule_fields
 from sterling.training.fields.config_fields import seed_numbers
 from sterling.training.in_process import train_in_process
-from sterling.training.phases.idle_feeds import report_idle_feeds
+from sterling.training.phases.budget_notices import report_budget
 from sterling.training.phases.phase_options import parse_phases
 from sterling.training.processes import run_end
 from sterling.training.processes.process_launcher import train_in_processes
@@ -196,7 +196,7 @@ def settings_from_arguments(asked: dict[str, Any]) -> Settings:
         known |= {"evaluate_episodes": 0} if log is None else without_evaluation(log)
     known["init"] = resolve_init(known.get("init"), seed_numbers(known.get("seeds", 1)))
     settings = resolve_settings(algorithm, world, fields=fields, data=log, phases=phases, **known)
-    report_idle_feeds(settings)
+    report_budget(settings)
     return fill_from_log(settings)
 
 

@@ -92,3 +92,26 @@ def test_a_feed_that_begins_after_the_run_is_told_with_the_budget_that_it_needs(
         "3,000. Use --steps 24048 or more.\n"
     )
     assert capsys.readouterr().err == (line if told else "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (
+            {"steps": 12_000},
+            "ppo: 10,240 of 12,000 steps are made, since an iteration takes 2,048 (256 in each "
+            "of 8 environments). The next budget is --steps 12288.\n",
+        ),
+        ({"steps": 12_288}, ""),
+        ({"steps": 12_500}, ""),  # 1.7 % less
+        (
+            {"steps": 4_096, "then": ["steps=700 length=64"]},
+            "ppo: 512 of 700 steps are made, since an iteration takes 512 (64 in each of 8 "
+            "environments). The next budget is --steps 1024.\n",
+        ),
+    ],
+)
+def test_a_budget_that_is_rounded_down_much_is_told_with_the_next_one(capsys, asked, line):
+    asked = {"algorithm": "ppo", "environment": "probe:action", "envs": 8, "length": 256, **asked}
+    settings_from_arguments(asked)
+    assert capsys.readouterr().err == line

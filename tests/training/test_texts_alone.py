@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 import sterling
 from sterling import language
 from sterling.language.tokenizer import Tokenizer
+from sterling.report.live.live_progress import summary_lines
 from sterling.training.api import settings_from_arguments as settings_of
 from sterling.training.language.resolve_language_settings import resolve_language_settings
 from sterling.training.language.text_world import text_world
@@ -186,3 +187,9 @@ def test_texts_alone_lower_the_loss_and_the_model_answers(tmp_path):
     assert run.result["final"] == {}
     assert sterling.load(out).policy("hi") == "hello"
     assert sterling.resume(out, updates=62).result["updates"] == 62
+
+
+@pytest.mark.parametrize(("more", "source"), [({"model": "nano"}, "texts"), ({}, "a dataset")])
+def test_summary_says_what_a_run_without_environment_learned_from(more, source):
+    result = {"algorithm": "bc", "environment": None, "seeds": [0], "wall_seconds": 1.0, **more}
+    assert ("environment", f"none: trained from {source} alone") in summary_lines(result, None)

@@ -205,9 +205,10 @@ def print_summary(
 def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, str]]:
     """Return the names and values of a run's summary."""
     seeds, failed = result["seeds"], result.get("failed_seeds", [])
+    taught_by = "texts" if "model" in result else "a dataset"
     lines = [
         ("algorithm", result["algorithm"]),
-        ("environment", result["environment"] or "none: trained from a dataset alone"),
+        ("environment", result["environment"] or f"none: trained from {taught_by} alone"),
         *[
             (name, f"{result[name]:,} per seed")
             for name in ("updates", "steps")
