@@ -141,11 +141,21 @@ def _environment_cautions(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def _overall_cautions(results: Sequence[RunResult]) -> list[str]:
-    cautions = _code_cautions(results)
+    cautions = [*_held_out_cautions(results), *_code_cautions(results)]
     machines = _distinct_values(results, lambda one: _hardware_text(one.config) or None)
     if len(machines) > 1:
         cautions.append(f"The runs were made on different hardware ({join_words(machines)}).")
     return cautions
+
+
+def _held_out_cautions(results: Sequence[RunResult]) -> list[str]:
+    """Return the caveat on runs that hold out different shares of what they are asked."""
+    spoken = [one.config["speech"] for one in results if one.config.get("speech")]
+    shares = sorted({each.get("held_out", 0.0) for each in spoken})
+    if len(shares) < 2:
+        return []
+    each = join_words([f"{share:g}" for share in shares])
+    return [f"Different shares were held out ({each}); scores are of different questions or rows."]
 
 
 def _code_cautions(results: Sequence[RunResult]) -> list[str]:

@@ -57,6 +57,20 @@ def test_run_caveats_mention_different_git_commits(first, second, told, run):
     assert [line for line in found if "commit" in line] == told
 
 
+def test_run_caveats_mention_different_held_out_shares(run):
+    shares = {"sft": 0.1, "dpo": 0.3, "reward": 0.1}
+    made = {name: run(name, name, [1.0] * 6, speech={"held_out": x}) for name, x in shares.items()}
+
+    def told(*names):
+        return collect_cautions(group_results(read_results([made[x] for x in names])[0])[0], [])
+
+    line = (
+        "Different shares were held out (0.1 and 0.3); scores are of different questions or rows."
+    )
+    assert line in told("sft", "dpo")
+    assert line not in told("sft", "reward")
+
+
 def test_read_results_opens_folders_of_runs_and_skips_others(run, tmp_path):
     for name in ("b", "a"):
         run(f"all/{name}", name, [1.0, 2.0])
