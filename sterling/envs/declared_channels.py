@@ -49,7 +49,10 @@ def complete_channels(
 def make_spec(
     description: EnvDescription, envs: int, wanted: dict[str, Channel], name: str
 ) -> Spec:
-    """Return the ``Spec`` of a world of environments with this description."""
+    """Return the ``Spec`` of a world of environments with this description; print a line about
+    observations outside their space."""
+    if description.outside:
+        print_notice(f"{name}: {description.outside}. Widen the space, or clip.")
     channels = complete_channels(description, wanted, name)
     agents = Agents(description.agents) if description.agents else None
     beside: Any = {"channels": channels, "agents": agents, "limit": description.limit}

@@ -30,6 +30,23 @@ def cast_leaf(space: spaces.Space[Any], value: np.ndarray) -> np.ndarray:
     return made
 
 
+def outside_space(space: spaces.Space[Any], values: np.ndarray) -> np.ndarray:
+    """Return which numbers of a part of observations, with any leading axes, lie outside the
+    bounds or choices of its space by more than rounding."""
+    low, high = _space_bounds(space)
+    slack = 1e-5 * (1.0 + np.abs(values)) if values.dtype.kind == "f" else 0
+    found: np.ndarray = (values < low - slack) | (values > high + slack)
+    return found
+
+
+def _space_bounds(space: Any) -> tuple[Any, Any]:
+    if hasattr(space, "low"):
+        return space.low.astype(np.float64), space.high.astype(np.float64)
+    start = getattr(space, "start", 0)
+    is_discrete = hasattr(space, "n") and space.shape == ()
+    return start, start + (space.n if is_discrete else getattr(space, "nvec", 2)) - 1
+
+
 def _check_whole(space: spaces.Space[Any], value: np.ndarray) -> None:
     """Raise ValueError for fractions, and for numbers outside an integer type."""
     limits = np.iinfo(space.dtype)

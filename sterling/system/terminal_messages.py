@@ -40,15 +40,16 @@ def notices_given_to(reader: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def each_notice_once() -> Iterator[None]:
-    """Context manager in which every distinct notice is printed once, at its first time."""
-    printed: set[str] = set()
+    """Context manager in which every distinct notice is given once, at its first time."""
+    given: set[str] = set()
+    reader = _readers[-1] if _readers else lambda line: _print_line(line, sys.stderr)
 
-    def print_new(line: str) -> None:
-        if line not in printed:
-            printed.add(line)
-            _print_line(line, sys.stderr)
+    def give_new(line: str) -> None:
+        if line not in given:
+            given.add(line)
+            reader(line)
 
-    with notices_given_to(print_new):
+    with notices_given_to(give_new):
         yield
 
 
@@ -63,17 +64,19 @@ def when_checked(act: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def checked_first() -> Iterator[None]:
-    """Context manager in which notices wait for :func:`checks_passed` or the end. A Mistake drops
-    them: what is refused gets one line, not first what a run would have had."""
-    _waiting.append([])
-    try:
-        yield
-    except Mistake:
-        _waiting[-1] = None
-        raise
-    finally:
-        checks_passed()
-        _waiting.pop()
+    """Context manager in which notices wait for :func:`checks_passed` or the end, and each is given
+    once: a run has worlds for training and for evaluation. A Mistake drops them: what is refused
+    gets one line, not first what a run would have had."""
+    with each_notice_once():
+        _waiting.append([])
+        try:
+            yield
+        except Mistake:
+            _waiting[-1] = None
+            raise
+        finally:
+            checks_passed()
+            _waiting.pop()
 
 
 def checks_passed() -> None:

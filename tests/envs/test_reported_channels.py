@@ -197,3 +197,26 @@ def test_entries_that_would_share_a_channel_name_are_refused():
         parse_channels("a/b,a.b")
     with pytest.raises(Mistake, match="would both be called reward_terms_x"):
         parse_channels("reward_terms.x,reward_terms_x")
+
+
+class Loud(Costly):
+    """Its second number leaves the box after the first step, or before."""
+
+    def __init__(self, first=0.0, then=0.0):
+        super().__init__()
+        self.first, self.then = first, then
+
+    def reset(self, *, seed=None, options=None):
+        return np.float32([0.0, self.first]), super().reset(seed=seed)[1]
+
+    def step(self, action):
+        return np.float32([0.0, self.then]), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("numbers", [(25.5, 0.0), (0.0, -25.5), (0.0, 1.000001)])
+def test_first_observations_outside_their_space_are_told(workers, numbers, capsys):
+    envs.make(lambda: Loud(*numbers), (0,), 1, workers=workers).close()
+    told = [line for line in capsys.readouterr().err.splitlines() if "outside" in line]
+    where = f"observation[1] is {min(numbers) or max(numbers):g}, outside Box(-1.0, 1.0, (2,)"
+    assert [where in line for line in told] == [True] * (abs(sum(numbers)) > 2)

@@ -9,7 +9,12 @@ import pytest
 import sterling
 from sterling.cli_options import parse_command_line
 from sterling.commands import tune as command
-from sterling.system.terminal_messages import each_notice_once, print_notice
+from sterling.system.terminal_messages import (
+    checked_first,
+    checks_passed,
+    each_notice_once,
+    print_notice,
+)
 from sterling.tuning import tune
 from sterling.tuning.jobs.job_pool import WorkerPool
 from sterling.tuning.search_space import read_space
@@ -131,6 +136,17 @@ def test_each_distinct_notice_of_trials_in_processes_is_printed_once(tmp_path, c
     assert capsys.readouterr().err == "one\ntwo\nthree\n"
     print_notice("one")
     assert capsys.readouterr().err == "one\n"
+
+
+def test_a_notice_of_a_run_is_printed_once_and_again_by_the_next_run(capsys):
+    for _ in range(2):
+        with checked_first():
+            print_notice("of the training world")
+            checks_passed()
+            print_notice("of the training world")
+        with each_notice_once(), checked_first():
+            print_notice("of a trial")
+    assert capsys.readouterr().err == "of the training world\nof a trial\n" * 2
 
 
 @pytest.mark.slow

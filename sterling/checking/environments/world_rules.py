@@ -22,6 +22,7 @@ from sterling.problem.action_choices import (
 )
 from sterling.problem.agent_axis import ALIVE
 from sterling.problem.goal_obs import ACHIEVED, DESIRED
+from sterling.problem.observation_values import outside_space
 from sterling.types import Mistake, Spec
 
 JUDGE_CHECK = "the judge of goals agrees with the steps' rewards and ends"
@@ -92,9 +93,7 @@ def _check_in_space(spec: Spec, trajectory: Trajectory) -> str:
         for name, space, values in _observation_parts(spec, obs):
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise CheckFailed(f"{when} returns NaN or infinity in observation{name}")
-            low, high = _space_bounds(space)
-            slack = 1e-5 * (1.0 + np.abs(values)) if values.dtype.kind == "f" else 0
-            outside = (values < low - slack) | (values > high + slack)
+            outside = outside_space(space, values)
             if outside.any():
                 first = np.argwhere(outside)[0]
                 at = tuple(first)
@@ -104,14 +103,6 @@ def _check_in_space(spec: Spec, trajectory: Trajectory) -> str:
                     "widen the space, or clip the observation",
                 )
     return ""
-
-
-def _space_bounds(space: Any) -> tuple[Any, Any]:
-    if hasattr(space, "low"):
-        return space.low.astype(np.float64), space.high.astype(np.float64)
-    start = getattr(space, "start", 0)
-    is_discrete = hasattr(space, "n") and space.shape == ()
-    return start, start + (space.n if is_discrete else getattr(space, "nvec", 2)) - 1
 
 
 def _check_rewards(trajectory: Trajectory) -> str:

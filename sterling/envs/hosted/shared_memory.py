@@ -73,6 +73,7 @@ class EnvDescription(NamedTuple):
     parts: tuple[tuple[str, ...], ...] = ()  # of each channel that is a dict, its entries
     limit: int | None = None  # steps after which it truncates an episode, if it says so
     same_paths: tuple[tuple[str, ...], ...] = ()  # entries of info with one path; the first is read
+    outside: str = ""  # what of its first observations lies outside their space
 
 
 def space_leaves(

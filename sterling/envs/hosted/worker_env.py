@@ -33,7 +33,7 @@ from sterling.envs.hosted.shared_memory import (
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
 from sterling.problem.action_choices import ACTION_MASK
-from sterling.problem.observation_values import cast_leaf
+from sterling.problem.observation_values import cast_leaf, outside_space
 from sterling.problem.time_limit import time_limit
 from sterling.system.shown_values import short_text
 
@@ -93,6 +93,7 @@ def inspect_env(
         obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in space_leaves(obs_space)]
     )
     writer.write(seen)
+    outside = writer.describe_outside()
     options.check(seen, 0)
     allowed = seen[ACTION_MASK] if mask or has_mask else None
     first_action = reported_masks.sample_allowed_action(env.action_space, allowed, bool(agents))
@@ -102,7 +103,7 @@ def inspect_env(
     if not (terminated or truncated):
         options.check(seen, 1)
     found = reported_channels.infer_channels(names, weights, reward, info, agents)
-    return description._replace(**found)
+    return description._replace(**found, outside=outside or writer.describe_outside())
 
 
 def _unseen_names(env: gymnasium.Env) -> Any:
@@ -139,6 +140,16 @@ class ObservationWriter:
                 row[...] = cast_leaf(space, value)
             except ValueError as error:
                 raise ContractViolation(f"{name} {error}") from None
+
+    def describe_outside(self) -> str:
+        """Return which number of the last observation lies outside its space; "" if none does."""
+        for _, space, row, name in self._parts:
+            wrong = np.argwhere(outside_space(space, row)).tolist()
+            if wrong:
+                where = "".join(f"[{number}]" for number in wrong[0])
+                said = f"outside {short_text(str(space))}"
+                return f"{name}{where} is {row[tuple(wrong[0])]:.6g}, {said}"
+        return ""
 
 
 class HostedEnv:
