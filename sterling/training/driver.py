@@ -236,7 +236,6 @@ class Driver:
                 place = (self.current_phase, self.iteration, self._interval.iterations)
                 is_due = self.evaluation.is_due(*place, self._last_iteration)
                 found = self._evaluate() if is_due else {}
-                row |= self.evaluation.held_out_columns(self.run.agent, self.alive, *place)
             except Exception as error:
                 failure = error
         row |= found | self._end_interval()
@@ -246,8 +245,7 @@ class Driver:
         for sink in self.sinks:
             sink.write(row)
         if self._goes_on:
-            how = (scores.get("return"), self._timeout, asked_to_leave)
-            self.steering.decide(self.view, *how)
+            self.steering.decide(self.view, found, self._timeout, asked_to_leave)
         if failure is not None:
             raise failure
 
@@ -283,11 +281,11 @@ class Driver:
         self.alive = alive
 
     def _evaluate(self) -> dict[str, Any]:
-        """Evaluate the current policies in the worlds of all phases; return the columns."""
+        """Evaluate the current policies; return the columns."""
         agent, done = self.run.agent, self.iteration
         row = self.evaluation(agent, self.phase, done, self.alive)
         count = run_progress.progress_count(self.parts, self.phase, done)
-        self.steering.note_evaluation(agent, row["evaluation/return"], count)
+        self.steering.note_evaluation(agent, row, count)
         return row
 
     def _exit_resumable(self) -> None:

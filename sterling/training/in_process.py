@@ -134,13 +134,14 @@ def _finish(driver: Driver) -> TrainedRun:
             run.result["taught"] = teacher_comparison(run)
         if settings.phases:
             run.result |= results_by_phase(judged, settings, run)
-        if steering.best is not None:
-            run.result["best"] = best_result(steering.best, run)
         if run.needs_fresh_episodes:
             run.result["final_episodes"] = "fresh: played by no periodic evaluation"
-    if settings.holds_out_texts and driver.alive.any():
-        how = (driver.run.agent, driver.alive, run.result["failed_seeds"])
-        run.result["final"] |= driver.evaluation.held_out_estimates(*how)
+    lost = (driver.alive, run.result["failed_seeds"])
+    held_out = functools.partial(driver.evaluation.held_out_estimates, *lost)
+    if driver.alive.any():
+        run.result["final"] |= held_out(driver.run.agent)
+        if steering.best is not None:
+            run.result["best"] = best_result(steering.best, run, held_out)
     if driver.path is not None:
         complete_run(driver.path, run.result, driver.saved)
     steering.end_event(driver.view, run.result)

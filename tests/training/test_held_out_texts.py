@@ -115,3 +115,35 @@ def test_loss_on_held_out_rows_is_logged_at_evaluations_and_resumes(tmp_path, al
     (read,), _ = read_results([whole], "held_out/loss")
     assert (read.better, read.scores.tolist()) == (-1, rows[-1]["held_out/loss"])
     assert repr(run).count("held_out/loss") == 1
+
+
+@pytest.mark.slow
+def test_run_on_texts_alone_keeps_and_stops_by_the_lowest_held_out_loss(tmp_path):
+    """With these large steps the loss falls and then rises; the seeds differ."""
+    seen = []
+
+    class Watch:
+        def on_evaluation(self, event):
+            seen.append(event.scores["loss"])
+
+    path = write(tmp_path, map(texts, range(20)))
+    how = {"texts": path, "seeds": 2, "evaluate_every": 2, "lr": 0.05, **SMALL}
+    run = sterling.train("sft", updates=60, patience=2, keep="best", callbacks=[Watch()], **how)
+    losses, best = np.array(seen), run.result["best"]
+    means = losses.mean(1)
+    assert run.result["stopped"]["by"] == "patience"
+    assert means.argmin() == len(means) - 3
+    assert best["chosen_loss"] == best["final"]["held_out/loss"]["per_seed"] == [*losses.min(0)]
+    assert best["progress"] == [2 + 2 * int(at) for at in losses.argmin(0)]
+    assert run.result["final"]["held_out/loss"]["per_seed"] == [*losses[-1]]
+
+
+@pytest.mark.parametrize(("option", "held_out"), [({"patience": 2}, 0.3), ({"keep": "best"}, 0.0)])
+def test_steering_of_a_run_on_texts_alone_needs_held_out_rows(tmp_path, option, held_out):
+    asked = {"held_out": held_out, "updates": 4, **option}
+    path = write(tmp_path, map(texts, range(20)))
+    if held_out:
+        assert begun("sft", path, **asked).holds_out_texts
+        return
+    with pytest.raises(Mistake, match=r"keep need evaluations, .* Give held_out=0.1"):
+        begun("sft", path, **asked)

@@ -12,6 +12,7 @@ import pytest
 
 import sterling
 from sterling.training.processes import process_launcher
+from sterling.training.steering.judged_score import LOSS
 from sterling.training.steering.process_agreement import (
     ProcessAgreement,
     mark_as_training,
@@ -155,6 +156,14 @@ def test_stop_conditions_use_the_mean_of_seeds_that_have_not_failed():
     assert again.reason_to_stop(3.0) == "the mean return did not exceed 3 in 2 evaluations"
     again.begin_phase()
     assert again.to_json() == {"best": None, "waited": 0}
+
+
+def test_stop_conditions_take_a_lower_loss_for_the_better_one():
+    assert not StopAt(2.0, LOSS).reason_to_stop(2.1)
+    assert StopAt(2.0, LOSS).reason_to_stop(2.0) == "the mean held-out loss 2 reached 2"
+    waits = Patience(2, {}, LOSS)
+    said = [waits.reason_to_stop(mean) for mean in (3.0, 1.0, 2.0, 1.5)]
+    assert said == ["", "", "", "the mean held-out loss did not fall below 1 in 2 evaluations"]
 
 
 @pytest.mark.slow

@@ -222,8 +222,8 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
     found = [(f"final {x}", Headline.from_json(final[x])) for x in HEADLINE_METRICS if x in final]
     if stopped := result.get("stopped"):
         lines.append(("stopped early", f"by {stopped['by']}: {stopped['reason']}"))
-    if best := result.get("best", {}).get("final", {}).get("return"):
-        found.append(("best policy", Headline.from_json(best)))
+    best = result.get("best", {}).get("final", {})
+    found += [("best policy", Headline.from_json(best[x])) for x in HEADLINE_METRICS if x in best]
     forgotten = result.get("forgotten", {}).items()
     found += [(f"forgotten of {world}", Headline.from_json(each)) for world, each in forgotten]
     lines += [(name, each.full_text()) for name, each in found]

@@ -24,11 +24,13 @@ def needs_evaluations(settings: Settings) -> list[str]:
 
 def check_stop_options(settings: Settings) -> None:
     """Raise Mistake if options need evaluations and the run has none."""
-    if (names := needs_evaluations(settings)) and not settings.evaluate_episodes:
-        raise Mistake(
-            f"{', '.join(names)} need evaluations, and evaluate_episodes is 0. Give "
-            "evaluate_episodes=N (--evaluate-episodes N)."
-        )
+    names = needs_evaluations(settings)
+    if not names or settings.evaluate_episodes or settings.holds_out_texts:
+        return
+    remedy = "evaluate_episodes is 0. Give evaluate_episodes=N (--evaluate-episodes N)"
+    if settings.speech is not None and not settings.environment:
+        remedy = "the run has none. Give held_out=0.1 (--held-out 0.1), a share of the texts"
+    raise Mistake(f"{', '.join(names)} need evaluations, and {remedy}.")
 
 
 def with_evaluation_interval(settings: Settings) -> Settings:

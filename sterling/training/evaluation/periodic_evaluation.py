@@ -19,7 +19,8 @@ from sterling.types import Mistake
 
 
 class PeriodicEvaluation:
-    """Evaluates policies in the worlds of all phases; ``judged`` holds the returns so far.
+    """Evaluates policies in the worlds of all phases, or by their loss on the texts that the run
+    holds out; ``judged`` holds the returns so far.
     ``folder``: the run's, in which the latest episodes are kept; None: they are not."""
 
     def __init__(self, settings: Settings, meta: dict[str, Any], folder: Path | None = None):
@@ -37,37 +38,25 @@ class PeriodicEvaluation:
 
     @property
     def last(self) -> int:
-        """Return the iteration of the last evaluation; -1 if there was none."""
+        """Return the iteration of the last evaluation in a world; -1 if there was none."""
         return int(self.judged[-1].get("iteration", -1)) if self.judged else -1
 
     def is_due(self, part: PlannedPhase, done: int, made: int, end: int) -> bool:
         """Whether an evaluation is due at iteration ``done``, with ``made`` iterations since the
         last row; ``end``: the run's last iteration."""
+        if self._held_out is not None:
+            return _is_time(part, done, made)
         if not self.settings.evaluate_episodes:
             return False
         if done == end:
             return bool(self.settings.keep)  # the last policy may be the best; else the final one
         return _is_time(part, done, made)
 
-    def held_out_columns(
-        self,
-        agent: Agent,
-        alive: Bool[np.ndarray, "seed"],
-        part: PlannedPhase,
-        done: int,
-        made: int,
-    ) -> dict[str, Any]:
-        """Return the columns of the loss on the texts that the run holds out, if it does and it is
-        time (``done`` and ``made`` as in :meth:`is_due`)."""
-        if self._held_out is None or not _is_time(part, done, made):
-            return {}
-        columns: dict[str, Any] = self._held_out.columns(agent, alive)
-        return columns
-
     def held_out_estimates(
-        self, agent: Agent, alive: Bool[np.ndarray, "seed"], failed: Sequence[int]
+        self, alive: Bool[np.ndarray, "seed"], failed: Sequence[int], agent: Agent
     ) -> dict[str, Any]:
-        """Return the same of the final agents, for the run's result."""
+        """Return the estimates of some agents' loss on the texts that the run holds out, if it
+        does, for the run's result."""
         if self._held_out is None:
             return {}
         estimates: dict[str, Any] = self._held_out.estimates(agent, alive, failed)
@@ -76,7 +65,10 @@ class PeriodicEvaluation:
     def __call__(
         self, agent: Agent, phase: int, done: int, alive: Bool[np.ndarray, "seed"]
     ) -> dict[str, Any]:
-        """Evaluate the current policies in the worlds of all phases; return the columns."""
+        """Evaluate the current policies; return the columns."""
+        if self._held_out is not None:
+            columns: dict[str, Any] = self._held_out.columns(agent, alive)
+            return columns
         scores, here = self._worlds_evaluator()(agent), self._worlds[phase]
         row, found = evaluation_columns(scores, here, alive)
         if self._folder is not None:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 from sterling.training.agent import Agent
 from sterling.training.loop import Run
+from sterling.training.steering.judged_score import JudgedScore
 
 
 class SavedRun(eqx.Module):
@@ -32,34 +33,37 @@ class SavedRun(eqx.Module):
 class BestPolicy:
     """The best policy of each seed so far; the first one until there is an evaluation."""
 
-    def __init__(self, agent: Agent, seeds: int, state: dict[str, Any]):
+    def __init__(self, agent: Agent, seeds: int, state: dict[str, Any], score: JudgedScore):
+        self.score = score
         self.agent: Agent = jax.device_get(agent.without_schedules())
-        self.returns: list[float | None] = state.get("returns", [None] * seeds)
+        self.scores: list[float | None] = state.get("returns", [None] * seeds)
         self.steps: list[int | None] = state.get("steps", [None] * seeds)
 
-    def consider(self, agent: Agent, returns: Sequence[float | None], step: int) -> None:
-        """Keep the policies whose ``returns`` are larger than those of the kept ones; ``step``: the
+    def consider(self, agent: Agent, scores: Sequence[float | None], step: int) -> None:
+        """Keep the policies whose ``scores`` are better than those of the kept ones; ``step``: the
         progress at which they were evaluated."""
-        pairs = zip(returns, self.returns, strict=True)
-        better = np.array([x is not None and (old is None or x > old) for x, old in pairs])
+        better = np.array(list(map(self._is_better, scores, self.scores)))
         if not better.any():
             return
         self.agent = _choose(better, jax.device_get(agent.without_schedules()), self.agent)
         for at in map(int, np.flatnonzero(better)):
-            self.returns[at], self.steps[at] = returns[at], step
+            self.scores[at], self.steps[at] = scores[at], step
 
     def begin_phase(self, agent: Agent) -> None:
         """Begin anew: returns of two worlds cannot be compared."""
         self.agent = jax.device_get(agent.without_schedules())
-        self.returns, self.steps = [None] * len(self.returns), [None] * len(self.steps)
+        self.scores, self.steps = [None] * len(self.scores), [None] * len(self.steps)
 
     def with_run(self, run: Run) -> SavedRun:
         """Return what a checkpoint contains of the run and of the best agents."""
         return SavedRun(run.agent, run.source, run.seeds, run.iteration, self.agent)
 
     def to_json(self) -> dict[str, Any]:
-        """Return each seed's best return, and the progress at which it was measured."""
-        return {"returns": self.returns, "steps": self.steps}
+        """Return each seed's best score, and the progress at which it was measured."""
+        return {"returns": self.scores, "steps": self.steps}
+
+    def _is_better(self, new: float | None, old: float | None) -> bool:
+        return new is not None and (old is None or self.score.is_better(new, old))
 
 
 def _choose(mask: Bool[np.ndarray, "seed"], new: Agent, old: Agent) -> Agent:

@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sterling.training.agent import Agent
 from sterling.training.steering.best_policy import BestPolicy
+from sterling.training.steering.judged_score import LOSS
 from sterling.training.trained_run import TrainedRun
 
-CHOSEN_BY = "the highest return of each seed's periodic evaluations"
+CHOSEN_SCORES = ("chosen_return", "chosen_loss")
 
 
-def best_result(best: BestPolicy, run: TrainedRun) -> dict[str, Any]:
+def best_result(
+    best: BestPolicy, run: TrainedRun, held_out: Callable[[Agent], dict[str, Any]]
+) -> dict[str, Any]:
     """Return how the best policies were chosen, and their scores in a new evaluation.
 
     ``chosen_return`` is the largest of several noisy numbers, which is too high on average; so the
-    best policies are evaluated again in ``final``, in other episodes.
+    best policies are evaluated again in ``final``, in other episodes. The loss on texts that the
+    run holds out (``held_out``) is measured without noise, but chosen by the same texts.
     """
-    found = run.best.evaluate(run.settings.evaluate_episodes)
-    unended = found.pop("unended")
+    if best.score is LOSS:
+        found, unended = held_out(best.agent), [0] * len(best.steps)
+    else:
+        found = run.best.evaluate(run.settings.evaluate_episodes)
+        unended = found.pop("unended")
+    highest = best.score.words[0]
     return {
-        "chosen_by": CHOSEN_BY,
+        "chosen_by": f"the {highest} {best.score.name} of each seed's periodic evaluations",
         "progress": list(best.steps),  # steps (or updates) of each seed's best policy
-        "chosen_return": list(best.returns),
+        CHOSEN_SCORES[best.score is LOSS]: list(best.scores),
         "unended": unended,
         "final": found,
     }
@@ -41,11 +50,12 @@ def merge_best_results(
     def per_seed(name: str) -> list[Any]:
         return interleave([part.get(name, [None] * len(part["seeds"])) for part in parts])
 
+    chosen = [name for name in CHOSEN_SCORES if any(name in part for part in parts)]
     measured = dict.fromkeys(name for part in parts for name in part["final"])
     return {
         "best": {
-            "chosen_by": CHOSEN_BY,
-            **{name: per_seed(name) for name in ("progress", "chosen_return")},
+            "chosen_by": next(part["chosen_by"] for part in parts if "chosen_by" in part),
+            **{name: per_seed(name) for name in ("progress", *chosen)},
             "unended": [count or 0 for count in per_seed("unended")],
             "final": {name: estimate(name, parts) for name in measured},
         }

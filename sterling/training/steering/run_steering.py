@@ -20,6 +20,7 @@ from sterling.training.steering.callbacks import (
     callback_name,
     named_errors,
 )
+from sterling.training.steering.judged_score import judged_score
 from sterling.training.steering.process_agreement import Post, ProcessAgreement
 from sterling.training.steering.stop_conditions import make_conditions, mean_of_known
 from sterling.types import Mistake
@@ -41,6 +42,7 @@ class Steering:
         self.callbacks, self._agreement = list(callbacks), agreement
         self._conditions = make_conditions(settings, state)
         self._timed, self._keeps = settings.time_budget > 0, bool(settings.keep)
+        self._score = judged_score(settings)
         self._state = state
         self.best: BestPolicy | None = None
         self.stopped: Stop | None = state.get("stopped")
@@ -58,7 +60,7 @@ class Steering:
     def begin(self, agent: Agent, seeds: int) -> None:
         """Begin to keep the best of the agents, if that is asked for."""
         if self._keeps:
-            self.best = BestPolicy(agent, seeds, self._state.get("best", {}))
+            self.best = BestPolicy(agent, seeds, self._state.get("best", {}), self._score)
 
     def with_best(self, run: Run) -> Run | SavedRun:
         """Return what a checkpoint contains: the run, and the best agents if they are kept."""
@@ -79,10 +81,11 @@ class Steering:
         if self.best is not None:
             self.best.begin_phase(agent)
 
-    def note_evaluation(self, agent: Agent, returns: Sequence[float | None], at: int) -> None:
-        """Keep the evaluated policies if they are the best; ``at``: the run's progress."""
+    def note_evaluation(self, agent: Agent, row: dict[str, Any], at: int) -> None:
+        """Keep the evaluated policies if they are the best; ``row``: what was measured, ``at``: the
+        run's progress."""
         if self.best is not None:
-            self.best.consider(agent, returns, at)
+            self.best.consider(agent, row[self._score.column], at)
 
     def row_event(self, run: SteeredRun, row: dict[str, Any], scores: Scores) -> Exception | None:
         """Call the callbacks for a row; they may add numbers to it. ``scores`` is empty if the row
@@ -99,13 +102,14 @@ class Steering:
     def decide(
         self,
         run: SteeredRun,
-        returns: list[float | None] | None,
+        found: dict[str, Any],
         timeout: Stop | None,
         asked_to_leave: Callable[[], bool],
     ) -> None:
-        """Decide after a row whether the run stops; ``returns``: of its evaluation, if it had one;
-        ``timeout``: the stop that the time budget asks for."""
+        """Decide after a row whether the run stops; ``found``: what its evaluation measured, if it
+        had one; ``timeout``: the stop that the time budget asks for."""
         asked, self._asked = self._asked or timeout, None
+        returns = found.get(self._score.column)
         if returns is None and not (self.callbacks or self._timed):
             return  # no process has anything to say
         self._undecided = {"iteration": run.iteration, "returns": returns, "stop": asked}

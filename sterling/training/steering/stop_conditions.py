@@ -1,7 +1,7 @@
 """Conditions that stop a run early, for all its seeds together.
 
-They look at one number: the mean, over the seeds that have not failed, of the returns of a periodic
-evaluation. So all seeds of a run have the same budget.
+They look at one number: the mean, over the seeds that have not failed, of the scores of a periodic
+evaluation (judged_score.py). So all seeds of a run have the same budget.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from sterling.training.config.settings import Settings
+from sterling.training.steering.judged_score import RETURN, JudgedScore, judged_score
 
 TIME_IS_UP = "time-budget"
 
@@ -22,7 +23,7 @@ class StopCondition(Protocol):
     by: str  # its name in result.json
 
     def reason_to_stop(self, mean: float) -> str:
-        """Take in an evaluation's mean return; return why the run stops, or ""."""
+        """Take in an evaluation's mean score; return why the run stops, or ""."""
         ...
 
     def begin_phase(self) -> None:
@@ -35,18 +36,18 @@ class StopCondition(Protocol):
 
 
 class StopAt:
-    """Stops when the mean return reaches ``level``."""
+    """Stops when the mean score reaches ``level``."""
 
     by = "stop-at"
 
-    def __init__(self, level: float):
-        self._level = level
+    def __init__(self, level: float, score: JudgedScore = RETURN):
+        self._level, self._score = level, score
 
     def reason_to_stop(self, mean: float) -> str:
         """Return why the run stops, or ""."""
-        if mean < self._level:
+        if self._score.is_better(self._level, mean):
             return ""
-        return f"the mean return {mean:g} reached {self._level:g}"
+        return f"the mean {self._score.name} {mean:g} reached {self._level:g}"
 
     def begin_phase(self) -> None:
         """Do nothing: there is no state."""
@@ -61,20 +62,21 @@ class Patience:
 
     by = "patience"
 
-    def __init__(self, limit: int, state: dict[str, Any]):
-        self._limit = limit
+    def __init__(self, limit: int, state: dict[str, Any], score: JudgedScore = RETURN):
+        self._limit, self._score = limit, score
         self._best: float | None = state.get("best")
         self._waited: int = state.get("waited", 0)
 
     def reason_to_stop(self, mean: float) -> str:
         """Return why the run stops, or ""."""
-        if self._best is None or mean > self._best:
+        if self._best is None or self._score.is_better(mean, self._best):
             self._best, self._waited = mean, 0
             return ""
         self._waited += 1
         if self._waited < self._limit:
             return ""
-        return f"the mean return did not exceed {self._best:g} in {self._waited} evaluations"
+        what, improve = self._score.name, self._score.words[1]
+        return f"the mean {what} did not {improve} {self._best:g} in {self._waited} evaluations"
 
     def begin_phase(self) -> None:
         """Begin anew: returns of two worlds cannot be compared."""
@@ -88,17 +90,18 @@ class Patience:
 def make_conditions(settings: Settings, state: dict[str, Any]) -> list[StopCondition]:
     """Return the conditions of the settings, with the ``state`` that a checkpoint holds of each."""
     found: list[StopCondition] = []
+    score = judged_score(settings)
     if settings.stop_at is not None:
-        found.append(StopAt(settings.stop_at))
+        found.append(StopAt(settings.stop_at, score))
     if settings.patience:
-        found.append(Patience(settings.patience, state.get(Patience.by, {})))
+        found.append(Patience(settings.patience, state.get(Patience.by, {}), score))
     return found
 
 
-def mean_of_known(returns: Sequence[float | None]) -> float | None:
+def mean_of_known(scores: Sequence[float | None]) -> float | None:
     """Return the mean of the seeds that have not failed; None if all have. The sum is exact, so the
     order of the seeds does not matter."""
-    known = [each for each in returns if each is not None]
+    known = [each for each in scores if each is not None]
     return math.fsum(known) / len(known) if known else None
 
 
