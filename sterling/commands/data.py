@@ -119,8 +119,9 @@ def _check(chosen: argparse.Namespace) -> int:
         return 1
     findings = check(data, chosen.environment, chosen.limit)
     errors = print_findings(findings, chosen.all)
-    count = len(findings) - errors
-    print(f"{data.episodes} episodes, {data.rows} rows: {errors} errors, {count} warnings")
+    count, notes = len(findings) - errors, sum(one.kind == "assumed" for one in findings)
+    of_them = f", {notes} of them about what was assumed" if notes else ""
+    print(f"{data.episodes} episodes, {data.rows} rows: {errors} errors, {count} warnings{of_them}")
     if chosen.fix:
         _repair(chosen, data, findings)
     return int(errors > 0)

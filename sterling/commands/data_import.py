@@ -145,12 +145,15 @@ def _import_tables(
     for line in describe_labels(made):
         print(line)
     print("; ".join(f"{ROLES[name]}: {asked[name]}" for name in ROLES if name in asked))
-    for note in dict.fromkeys(note for source in made.facts.sources for note in source.notes):
+    notes = list(dict.fromkeys(note for source in made.facts.sources for note in source.notes))
+    for note in notes:
         print(f"note: {note}")
     findings = [one for one in check(made) if one.kind != "assumed"]  # the notes above
     errors = print_findings(findings)
-    print(f"{out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}: {errors} "
-          f"errors, {len(findings) - errors} warnings")  # fmt: skip
+    counts = [f"{errors} errors", f"{len(findings) - errors} warnings"]
+    counts += [f"{len(notes)} notes"] if notes else []
+    print(f"{out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}: "
+          f"{', '.join(counts)}")  # fmt: skip
     if errors:
         print(f"to repair: sterling data check {out} --fix REPAIRED")
     return int(errors > 0)

@@ -41,7 +41,7 @@ def test_a_table_becomes_a_checked_dataset(log, tmp_path, capsys):
         "rewards: r; episodes: id; terminated: done",
         "note: the last rows of 2 truncated episodes have no successor",
         "4 episodes, 18 rows, hash",
-        "0 errors, 0 warnings",
+        "0 errors, 0 warnings, 3 notes",
     ):
         assert line in told
     assert main([*words[:3], str(out), *words[3:-2]]) == 0  # the last one is where to write
