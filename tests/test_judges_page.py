@@ -31,6 +31,7 @@ def _folder(tmp_path, monkeypatch):
     [
         ("mine.py:score", [1.0 - 0.01, -0.01, -0.05]),
         ("trl_rewards.py:format_and_truth", [1.2, 0.2, 0.0]),
+        ("parts.py", [1.0, 0.0, -5.0]),
     ],
 )
 def test_judges_page_functions_give_the_rewards_they_say(folder, judge, rewards):
@@ -51,7 +52,7 @@ def test_judges_page_functions_give_the_rewards_they_say(folder, judge, rewards)
 @pytest.mark.slow
 def test_judges_page_commands_run_with_fewer_updates(folder):
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 3
+    assert len(lines) == 4
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
         assert main(shlex.split(asked)[1:]) == 0

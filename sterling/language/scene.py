@@ -9,11 +9,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 from sterling.language.task import Verdict
-from sterling.system.shown_values import shown_value
+from sterling.language.time_limits import time_limit
+from sterling.system.shown_values import short_text, shown_value
 from sterling.types import Mistake
 
 
@@ -90,9 +92,13 @@ class BaseScene(abc.ABC):
         """Give a seat the turn, with these messages."""
         self.turn = Turn(seat, messages)
 
-    def judge(self, seat: int, reward: float, reason: str) -> None:
-        """Add the verdict on a seat's latest answer."""
-        self.verdicts[seat].append(Verdict(reward, reason))
+    def judge(self, seat: int, reward: float | Mapping[str, float], reason: str = "") -> None:
+        """Add the verdict on a seat's latest answer: its reward, or several with names. Without a
+        ``reason`` their size says whether it is right (:meth:`Verdict.of_rewards`)."""
+        verdict = Verdict.of_rewards(reward)
+        self.verdicts[seat].append(
+            dataclasses.replace(verdict, reason=reason) if reason else verdict
+        )
 
 
 def check_seat(world: TextWorld, seat: object) -> None:
@@ -111,3 +117,17 @@ def check_verdicts(verdicts: Any) -> None:
         reward = getattr(verdict, "reward", None)
         if not isinstance(reward, Real) or not math.isfinite(reward):
             raise ValueError(f"a verdict without a finite reward: {shown_value(verdict)}")
+
+
+def begin_scene(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
+    """Return a scene of the world, or a text that says why it could not begin."""
+    try:
+        with time_limit(seconds):
+            return world.begin(seed, level)
+    except Exception as error:
+        return error_line(error)
+
+
+def error_line(error: Exception) -> str:
+    """Return an exception as one line."""
+    return f"{type(error).__name__}: {short_text(str(error))}"

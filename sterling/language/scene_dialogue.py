@@ -24,11 +24,11 @@ from sterling import random_keys as named
 from sterling.language.models.generation import Answers, Prompts, round_up_length
 from sterling.language.models.parallel_generation import generate_in_parallel
 from sterling.language.models.token_sampling import Sampling
-from sterling.language.scene import Message, Scene, check_seat, check_verdicts
-from sterling.language.task import RIGHT, Verdict
+from sterling.language.named_rewards import RewardRule
+from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
+from sterling.language.task import Verdict, is_right
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
-from sterling.system.shown_values import short_text
 
 UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
 
@@ -45,6 +45,7 @@ class ChatSettings:
     top_k: int = 0
     top_p: float = 1.0
     patience: float = 10.0  # seconds for a scene's reaction, besides its verifiers' limits
+    rule: RewardRule = dataclasses.field(default_factory=RewardRule)  # combines named rewards
 
 
 @dataclasses.dataclass
@@ -75,11 +76,16 @@ class Transcript:
 
     @property
     def right(self) -> bool:
-        """Whether the seat came to the right answer: it has the whole reward, or its last verdict
-        is "right", which some worlds reward less after other answers."""
-        if self.failed or not self.verdicts:
-            return False
-        return self.reward >= 1.0 - 1e-9 or self.verdicts[-1].reason == RIGHT.reason
+        """Whether the seat came to the right answer (:func:`sterling.language.task.is_right`)."""
+        return not self.failed and is_right(self.verdicts)
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Return the transcript's named rewards, each added up over its verdicts."""
+        found: dict[str, float] = {}
+        for name, each in (pair for one in self.verdicts for pair in one.rewards.items()):
+            found[name] = found.get(name, 0.0) + each
+        return found
 
     @property
     def timeouts(self) -> int:
@@ -164,17 +170,27 @@ class SceneBatch:
             if faults:
                 self._give_up(transcript.scene, faults[0].reason)
         except Exception as error:
-            self._give_up(transcript.scene, _error_line(error))
+            self._give_up(transcript.scene, error_line(error))
 
     def finish(self) -> list[Transcript]:
-        """Return all transcripts with their verdicts."""
+        """Return all transcripts with their verdicts. Raises Mistake if the rule of rewards names
+        none of theirs."""
         for (number, seat), transcript in self.transcripts.items():
             scene = self.scenes[number]
             if not isinstance(scene, str) and not transcript.failed:
-                transcript.verdicts = tuple(scene.verdicts[seat])
+                transcript.verdicts = tuple(map(self._combined, scene.verdicts[seat]))
                 transcript.full = scene.turn is not None
                 transcript.cut |= transcript.full
-        return [self.transcripts[place] for place in sorted(self.transcripts)]
+        lines = [self.transcripts[place] for place in sorted(self.transcripts)]
+        if judged := [line for line in lines if line.verdicts]:
+            self.settings.rule.check_names({name for line in judged for name in line.rewards})
+        return lines
+
+    def _combined(self, verdict: Verdict) -> Verdict:
+        """Return a verdict whose named rewards are combined as the rule says."""
+        if not getattr(verdict, "rewards", None):
+            return verdict
+        return dataclasses.replace(verdict, reward=self.settings.rule(verdict.rewards))
 
     def _check(self, number: int, verdicts: Any) -> None:
         """Raise ValueError for invalid verdicts, and if a seat has more verdicts than turns."""
@@ -236,15 +252,6 @@ def _sample_answers(
     return agent.act(prompts, keys, explore)[0]
 
 
-def begin_scene(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
-    """Return a scene of the world, or a text that says why it could not begin."""
-    try:
-        with time_limit(seconds):
-            return world.begin(seed, level)
-    except Exception as error:
-        return _error_line(error)
-
-
 def demonstrate(
     world: Any, scenes: Sequence[Scene | str], settings: ChatSettings
 ) -> list[Transcript]:
@@ -286,7 +293,3 @@ def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings
     ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
     limit, stops = settings.limit, settings.tokenizer.stops
     return Prompts(ids, lengths, total, number, every, limit, min(settings.slots, rows), stops)
-
-
-def _error_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {short_text(str(error))}"

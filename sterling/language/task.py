@@ -7,6 +7,8 @@ the host, in plain Python; models only see the token ids of prompts and response
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +23,7 @@ VERIFIER_FAULTS = (  # of the verifier, not of the response; details may follow 
 REASONS = (
     "right",
     "partly",  # a part of the task is solved
+    "scored",  # by named rewards, none of which is called "right"
     "wrong",  # an answer in the right form
     "no answer",  # empty, or a thought that never ended
     "malformed",  # not in the family's answer form
@@ -47,15 +50,33 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The judgement of a response. ``reward`` is in [0, 1] (Mistake otherwise); ``reason`` is one
-    of a few short phrases that reports can count, such as those of :data:`REASONS`."""
+    """The judgement of a response. ``reward`` is any finite number (Mistake otherwise), usually 1
+    for a right response; ``reason`` is one of a few short phrases that reports can count, such as
+    those of :data:`REASONS`; ``rewards`` are the named ones that ``reward`` is made of, if any."""
 
     reward: float
     reason: str
+    rewards: Mapping[str, float] = dataclasses.field(default_factory=dict, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.reward <= 1.0:  # NaN is refused as well
-            raise Mistake(f"a verdict's reward must be in [0, 1], not {self.reward}")
+        for reward in (self.reward, *self.rewards.values()):
+            if not math.isfinite(reward):
+                raise Mistake(f"a verdict's reward must be finite, not {reward}")
+
+    @classmethod
+    def of_rewards(cls, found: float | Mapping[str, float]) -> Verdict:
+        """Return the verdict of a verifier that returned a number, or several with names: a number
+        of at least 1 is right. Of named ones the one called "right" says so; the reward is their
+        sum."""
+        if not isinstance(found, Mapping):
+            return cls(found, _reason(found))
+        reason = _reason(found["right"]) if "right" in found else "scored"
+        return cls(math.fsum(found.values()), reason, rewards=dict(found))
+
+    def times(self, factor: float) -> Verdict:
+        """Return the verdict with its rewards multiplied."""
+        rewards = {name: factor * each for name, each in self.rewards.items()}
+        return dataclasses.replace(self, reward=factor * self.reward, rewards=rewards)
 
     @property
     def verifier_failed(self) -> bool:
@@ -63,6 +84,21 @@ class Verdict:
         return self.reason.partition(":")[0] in VERIFIER_FAULTS
 
 
+def _reason(reward: float) -> str:
+    return "right" if reward >= FULL else "partly" if reward > 0.0 else "wrong"
+
+
+def is_right(verdicts: Sequence[Verdict]) -> bool:
+    """Whether an answer, of one turn or several, is right by its verdicts: the last reason is
+    "right" (some worlds reward less after other answers), or the rewards called "right" (of
+    verdicts without names: all their rewards) add up to 1."""
+    if not verdicts:
+        return False
+    own = (one.rewards.get("right", 0.0) if one.rewards else one.reward for one in verdicts)
+    return verdicts[-1].reason == RIGHT.reason or math.fsum(own) >= FULL
+
+
+FULL = 1.0 - 1e-9  # the reward of a right answer, up to rounding
 RIGHT = Verdict(1.0, "right")
 WRONG = Verdict(0.0, "wrong")
 NO_ANSWER = Verdict(0.0, "no answer")

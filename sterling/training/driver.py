@@ -255,6 +255,7 @@ class Driver:
         row = run_progress.progress_columns(self.settings, *place, speed)
         tally = jax.device_get(self.run.source.tally)
         self._mask_notice.print_once(self.run.source, tally, self.step)
+        row |= metric_rows.named_reward_columns(self.run.source.worlds, self.alive)
         return row | metric_rows.training_columns(tally, self.alive)
 
     def _end_interval(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from sterling.lookup.peer_attributes import AnswersPeerNames
-from sterling.problem.channels import channel_columns, channels_to_json
+from sterling.problem.channels import Channel, channel_columns, channels_to_json
 from sterling.references.return_bounds import return_bounds
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
@@ -25,6 +25,7 @@ from sterling.training.config.stored_settings import read_settings
 from sterling.training.evaluation.evaluate_policy import BEFORE
 from sterling.training.evaluation.evaluator import Evaluator
 from sterling.training.evaluation.final_estimate import channel_failed_score, final_estimate
+from sterling.training.evaluation.metric_rows import episode_means, is_named_reward
 from sterling.training.evaluation.save_episodes import save_episodes
 from sterling.training.phases.phase_sequence import (
     last_phase,
@@ -184,12 +185,13 @@ class TrainedRun(AnswersPeerNames):
             if keep and judge.world is not None and (told := judge.world.spec.channels):
                 self.result.setdefault("channels", channels_to_json(told))  # of runs from logs
             declared: dict[str, Any] = {**channel_columns(judge.channels), **judge.summaries}
+            declared |= {name: Channel() for name in every if is_named_reward(name)}
         finally:
             judge.close()
         failed_seeds = self.result.get("failed_seeds", [])
         within = run_return_bounds(self.settings) if return_within is None else return_within
         rule = self.settings.failed if failed is None else failed
-        seeds, found = self.settings.seeds, {name: x.mean(1) for name, x in every.items()}
+        seeds, found = self.settings.seeds, {k: episode_means(k, x) for k, x in every.items()}
         unended = (~every["ended"]).sum(1) if "ended" in every else [0] * len(seeds)
         made: dict[str, Any] = {"unended": [int(count) for count in unended]}
         for name in (each for each in ("return", BEFORE) if each in found):
@@ -261,14 +263,15 @@ def load(
 
 def run_return_bounds(settings: Settings) -> Bounds | None:
     """Return the bounds of returns ``(low, high)``: the user's, or those of the environment; None
-    if unknown. In text environments each turn's reward lies between 0 and 1, without a judge."""
+    if unknown."""
     if settings.return_within is not None or not settings.environment:
         return settings.return_within
     if settings.speech is None:
         return return_bounds(settings.environment, settings.env_options)
-    from sterling.training.language.text_world import text_world
+    from sterling.training.language.text_world import text_reward_bounds, text_world
 
-    if settings.speech.judge and settings.algorithm != "reward":
+    if settings.algorithm == "reward":
+        return 0.0, 1.0
+    if settings.speech.judge or settings.speech.rewards:
         return None
-    turns = 1 if settings.algorithm == "reward" else text_world(settings).turns
-    return 0.0, float(turns)
+    return text_reward_bounds(text_world(settings))

@@ -315,6 +315,7 @@ def verify(task, response):
         "none": lambda: None,
         "text": lambda: "1.0",
         "nan": lambda: float("nan"),
+        "list": lambda: [1],
         "two": lambda: 2,
         "half": lambda: 0.5,
     }
@@ -343,7 +344,7 @@ def test_user_module_becomes_a_task_family(tmp_path):
 def test_failing_user_verifier_costs_one_response(tmp_path):
     family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     task = family.sample(3, 1)
-    nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "two": "2"}
+    nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "list": "[1]"}
     reasons = {
         "raise": "verifier raised: ZeroDivisionError: division by zero",
         "hang": "verifier hung: no answer after 5 seconds",
@@ -355,6 +356,7 @@ def test_failing_user_verifier_costs_one_response(tmp_path):
         assert family.verify(task, response) == Verdict(0.0, reason)
         assert family.verify(task, response).verifier_failed
         assert family.verify(task, "4") == RIGHT
+    assert family.verify(task, "two") == Verdict(2.0, "right")
     family.close()
 
 

@@ -14,6 +14,7 @@ from sterling.language.task import (
     Verdict,
     code_answer,
     final_answer,
+    is_right,
 )
 from sterling.language.tasks import arithmetic_text
 from sterling.language.tools import sql_database
@@ -26,10 +27,43 @@ MARKS = ("<answer>", "</answer>", "\\boxed{", "}", "####", "<think>", "</think>"
 LONG = ("9" * 100_000, "(" * 100_000, "[" * 100_000, "<answer>" * 20_000, "\\boxed{" * 20_000)
 
 
-@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
-def test_a_reward_is_between_0_and_1(reward):
-    with pytest.raises(Mistake, match=r"in \[0, 1\]"):
-        Verdict(reward, "right")
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -float("inf")])
+def test_a_reward_is_a_finite_number(reward):
+    for number, named in ((reward, {}), (0.0, {"format": reward})):
+        with pytest.raises(Mistake, match="must be finite"):
+            Verdict(number, "right", rewards=named)
+
+
+@pytest.mark.parametrize(
+    ("found", "reward", "reason"),
+    [
+        (5.0, 5.0, "right"),
+        (1.0, 1.0, "right"),
+        (0.3, 0.3, "partly"),
+        (0.0, 0.0, "wrong"),
+        (-1.0, -1.0, "wrong"),
+        ({"right": 1.0, "format": 0.2, "length": -0.1}, 1.1, "right"),
+        ({"right": 0.0, "format": 2.0}, 2.0, "wrong"),
+        ({"format": 2.0, "length": -0.5}, 1.5, "scored"),
+    ],
+)
+def test_verdict_of_a_number_or_of_named_rewards_adds_them_up_and_says_what_is_right(
+    found, reward, reason
+):
+    verdict = Verdict.of_rewards(found)
+    assert (verdict.reward, verdict.reason) == (pytest.approx(reward), reason)
+    assert verdict.rewards == (found if isinstance(found, dict) else {})
+    assert is_right([verdict]) == (reason == "right")
+
+
+def test_answer_of_several_turns_is_right_by_its_sum_of_right_and_never_by_other_rewards():
+    parts = [Verdict.of_rewards({"right": 0.5, "format": 3.0}) for _ in range(2)]
+    assert not is_right(parts[:1])
+    assert is_right(parts)
+    assert is_right([Verdict(0.5, "partly"), Verdict(0.5, "partly")])
+    assert is_right([Verdict(0.0, "wrong"), Verdict(0.3, "right")])
+    assert not is_right([])
+    assert parts[0].times(0.5) == Verdict(1.75, "partly", rewards={"right": 0.25, "format": 1.5})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sterling.cli import main
 from sterling.language.task import RIGHT, WRONG, Task
 
 RIGHT_CHECK, WRONG_CHECK = "right answers get reward 1", "wrong answers do not get reward 1"
-VERDICTS, ANSWERS = "every response gets a verdict in [0, 1]", "every task has an answer"
+VERDICTS, ANSWERS = "every response gets a verdict", "every task has an answer"
 LINES, SAME = "every line is a task", "the same response gets the same verdict"
 
 
@@ -103,13 +103,13 @@ def test_check_command_takes_the_users_tasks_and_names_what_was_not_checked(tmp_
     file = tmp_path / "five.py"
     file.write_text(
         "def sample(seed, level):\n    return {'prompt': f'{seed}+1=', 'answer': seed + 1}\n\n"
-        "def verify(task, response):\n    return 5.0 if response == str(task.answer) else 0\n"
+        "def verify(task, response):\n    return [5.0] if response == str(task.answer) else 0\n"
     )
     assert main(["check", str(file), "--quick"]) == 1
     shown = capsys.readouterr().out
     assert "five.py:1: " not in shown
     assert "five.py:4: " in shown
-    assert "verifier nonsense: verify returned 5.0" in shown
+    assert "verifier nonsense: verify returned [5.0]" in shown
     assert f"five: 5 hold, 2 fail, 1 not checked\nnot checked: {WRONG_CHECK}\n" in shown
     assert main(["check", f"{tmp_path}/gone.jsonl"]) == 2
     assert main(["check", "tools:arithmetic"]) == 2

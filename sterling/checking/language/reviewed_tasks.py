@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from sterling.language.adapters.user_tasks import UserTasks
-from sterling.language.task import Family, Task, Verdict
+from sterling.language.task import Family, Task, Verdict, is_right
 from sterling.lookup.user_imports import describe_error
 from sterling.types import Mistake
 
@@ -99,6 +99,11 @@ class ReviewedTasks:
         verdict = self.judge(posed, response)
         return None if verdict is None else verdict.reward
 
+    def is_right(self, posed: Posed, response: str) -> bool:
+        """Whether a response is right by its verdict."""
+        verdict = self.judge(posed, response)
+        return verdict is not None and is_right([verdict])
+
     @functools.cached_property
     def right(self) -> list[str | None]:
         """A right response to each task: the family's own solution, or the answer in the first of
@@ -108,7 +113,7 @@ class ReviewedTasks:
     def _right_response(self, posed: Posed) -> str | None:
         own = [] if (solution := self.solution(posed)) is None else [solution]
         known = [*own, *answer_forms(posed.task)]
-        return next((each for each in known if self.reward(posed, each) == 1.0), None)
+        return next((each for each in known if self.is_right(posed, each)), None)
 
     def solution(self, posed: Posed) -> str | None:
         """Return the family's own solution; None if it has none, or raises."""

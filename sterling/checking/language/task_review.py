@@ -96,7 +96,7 @@ def _task_checks(family: Family, quick: bool) -> Iterator[Check]:
         "wrong answers do not get reward 1": _check_wrong_answers,
         "a question has one answer": _check_contradictions,
         "the same response gets the same verdict": _check_same_verdict,
-        "every response gets a verdict in [0, 1]": _check_verdicts,
+        "every response gets a verdict": _check_verdicts,
     }
     for checks, code in ((of_sample, sample), (of_verify, verify)):
         for what, check in checks.items():
@@ -177,30 +177,30 @@ def _check_right_answers(tasks: ReviewedTasks) -> str:
 def _check_wrong_answers(tasks: ReviewedTasks) -> str:
     """Check responses that are wrong in every task, and the right ones of other tasks."""
     for posed in tasks.posed:
-        if reward := tasks.reward(posed, ""):
+        if (reward := tasks.reward(posed, "") or 0.0) > 0.0:
             raise CheckFailed(f"an empty response gets {reward:g} in {posed}", "correct verify")
-    if all(tasks.reward(posed, NONSENSE) == 1.0 for posed in tasks.posed):
+    if all(tasks.is_right(posed, NONSENSE) for posed in tasks.posed):
         raise CheckFailed(f"{NONSENSE!r} gets 1 in every task", "correct verify")
     known = list(dict.fromkeys(each for each in tasks.right if each is not None))[:LISTED]
     listed = [each for each, right in zip(tasks.posed, tasks.right, strict=True) if right in known]
-    if len(known) > 1 and all(tasks.reward(each, " ".join(known)) == 1.0 for each in listed):
+    if len(known) > 1 and all(tasks.is_right(each, " ".join(known)) for each in listed):
         raise CheckFailed(
             f"a response that lists the answers of {len(known)} tasks gets 1 in each of them",
             "compare the final answer (sterling.language.task.final_answer), not any part",
         )
-    rewards = [
-        tasks.reward(posed, response)
+    also_right = [
+        tasks.is_right(posed, response)
         for posed, other, response in zip(
             tasks.posed[1:], tasks.posed[:-1], tasks.right[:-1], strict=True
         )
         if response is not None and not _is_same_question(posed, other)
     ]
-    if not rewards:
+    if not also_right:
         raise NotChecked("there are no two tasks with different answers, of which one is known")
-    right = sum(reward == 1.0 for reward in rewards)
-    if right == len(rewards):
+    right = sum(also_right)
+    if right == len(also_right):
         raise CheckFailed("the answer of every other task gets 1, too", "correct verify")
-    share = f"note: {right / len(rewards):.0%} of the answers of other tasks are right, too"
+    share = f"note: {right / len(also_right):.0%} of the answers of other tasks are right, too"
     return share if right else ""
 
 
@@ -214,7 +214,7 @@ def _check_contradictions(tasks: ReviewedTasks) -> str:
         other = first.setdefault((posed.task.system, posed.task.prompt), posed)
         if response is None or other.task.answer == posed.task.answer:
             continue
-        if tasks.reward(other, response) != 1.0:
+        if not tasks.is_right(other, response):
             raise CheckFailed(
                 f"the question {posed.task.prompt!r:.60} has the answers "
                 f"{other.task.answer!r:.30} and {posed.task.answer!r:.30}",

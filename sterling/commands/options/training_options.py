@@ -92,6 +92,8 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--judge", metavar="FILE.py:FUNCTION", help=judged)
     what = "how questions are chosen: uniform, advantage or learnable (uniform)"
     add("--curriculum", metavar="WORD", help=what)
+    rule = "how named rewards are combined, as right+0.2*format or right*gate(format) (added up)"
+    add("--rewards", metavar="RULE", help=rule)
     texts = "JSONL file of texts to imitate or compare, with or without an ENVIRONMENT to be "
     texts += "evaluated in (the environment's own solutions)"
     add("--texts", metavar="FILE", help=texts)

@@ -87,7 +87,9 @@ def print_line(console: Console, line: Transcript, tokenizer: Tokenizer) -> None
         if spoken < len(line.verdicts):
             verdict = line.verdicts[spoken]
             style = GOOD if verdict.reward >= 0.5 else BAD
-            shown.append(f"   {verdict.reason}, {verdict.reward:g}", style=f"not bold {style}")
+            named = "".join(f", {name} {each:g}" for name, each in verdict.rewards.items())
+            said = f"   {verdict.reason}, {verdict.reward:g}{named}"
+            shown.append(said, style=f"not bold {style}")
         console.print(shown)
         spoken += 1
     for words in [line.failed] * bool(line.failed) + ["cut off"] * line.cut:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 
 from sterling.language import question_order
 from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.task import is_right
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import create_learners, language_settings, starting_model
@@ -141,13 +142,9 @@ def count_problems(candidate: Candidate) -> int:
 
 
 def is_solved(line: Transcript) -> bool:
-    """Whether a line's answer is right: full reward, or a last verdict "right".
-
-    If a judge model's verdicts replace the world's, the world's own (``gold``) count.
-    """
-    if line.failed or not line.verdicts:
-        return False
-    return gold_reward(line) >= 1.0 - 1e-9 or line.verdicts[-1].reason == "right"
+    """Whether a line's answer is right. If a judge model's verdicts replace the world's, the
+    world's own (``gold``) count."""
+    return not line.failed and is_right([getattr(one, "gold", one) for one in line.verdicts])
 
 
 def gold_reward(line: Transcript) -> float:

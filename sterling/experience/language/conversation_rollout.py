@@ -25,10 +25,10 @@ from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
+from sterling.language.scene import begin_scene
 from sterling.language.scene_dialogue import (
     TextAgent,
     Transcript,
-    begin_scene,
     play_scenes,
 )
 from sterling.types import Feed, Record, Signals
@@ -138,7 +138,8 @@ class Conversation(NoVisits, eqx.Module):
         return dataclasses.replace(self, curriculum=feedback[0])
 
     def reset_statistics(self) -> Conversation:
-        """Return the source with an empty tally."""
+        """Return the source with an empty tally, and forget the host's sums of named rewards."""
+        self.host.named.clear()
         return dataclasses.replace(self, tally=Tally.empty(self.asked.shape[0]))
 
     def to_checkpoint(self) -> Conversation:
@@ -176,8 +177,8 @@ class Conversation(NoVisits, eqx.Module):
             )
         lines = play_scenes(agent, scenes, host.voice, keys)
         found = []
-        for own in lines:
-            host.note(own)
+        for seed, own in enumerate(lines):
+            host.note(own, seed)
             by: list[list[Transcript]] = [[] for _ in range(arms.shape[1])]
             for line in own:
                 by[line.scene // group].append(line)

@@ -8,12 +8,14 @@ In ``my_tasks.py`` either a function (``my_tasks.py:make``) that returns an obje
         return {"prompt": f"{seed}+1=", "answer": seed + 1}
 
     def verify(task, response):
-        return response.strip() == str(task.answer)  # or a number in [0, 1], or a Verdict
+        return response.strip() == str(task.answer)  # or any number, or a Verdict, or
+        # named rewards such as {"right": 1, "format": 0.2} (sterling/language/named_rewards.py)
 
 ``sample`` returns a Task or such a dict (``system`` may be added). Optional are ``levels`` (a
 range), ``solve(task)``, ``count`` (how many tasks each level has, if that is limited: seeds are
 below it then, and every task is asked before any comes again), and ``seconds`` (a verdict's time
-limit, 10 by default; a scene's own time limit does not shorten it).
+limit, 10 by default; a scene's own time limit does not shorten it). ``verify`` may be
+``async``. ``within = (0, 1)`` says that rewards lie there, which makes intervals narrower.
 
 ``verify`` runs in a process of its own. If it raises, hangs, dies or returns nonsense, one response
 loses its reward, with a reason that says so, and nothing else happens.
@@ -21,17 +23,19 @@ loses its reward, with a reason that says so, and nothing else happens.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib.util
+import inspect
 import json
-import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.named_rewards import read_rewards
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import Task, Verdict, check_level, has_half_character
 from sterling.lookup import user_imports
@@ -56,10 +60,16 @@ class UserTasks:
         self._count = getattr(self.made, "count", 0)
         if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
+        self.within = _read_bounds(self.made, self.file)
         setup = [os.path.abspath(path), maker]
         self._worker = Worker(
             f"{__name__}:make_answerer", setup, verdict_seconds(self.made, self.file)
         )
+
+    @property
+    def judge_text(self) -> str:
+        """Return who judges, for messages."""
+        return f"{self.file}: verify"
 
     def count(self, level: int) -> int:
         """Return the user's ``count``; 0 if there is none."""
@@ -96,7 +106,7 @@ class UserTasks:
             return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
         if "nonsense" in reply:
             return Verdict(0.0, f"verifier nonsense: verify returned {reply['nonsense']}")
-        return Verdict(reply["reward"], reply["reason"])
+        return Verdict(reply["reward"], reply["reason"], rewards=reply["rewards"])
 
     def solve(self, task: Task) -> str:
         """Return what the user's ``solve`` returns; Mistake if there is none."""
@@ -139,6 +149,20 @@ def verdict_seconds(made: Any, file: str) -> float:
     return float(seconds)
 
 
+def _read_bounds(made: Any, file: str) -> tuple[float, float] | None:
+    """Return the user's bounds of rewards, ``within``; None without them."""
+    within = getattr(made, "within", None)
+    if within is None:
+        return None
+    try:
+        low, high = map(float, within)
+    except (TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if not low < high:
+        raise Mistake(f"{file}: 'within' must be two numbers, the lower first, such as (0, 1)")
+    return low, high
+
+
 def _explained(error: BaseException) -> str:
     """Return an error's text; who takes a task for the dict that ``sample`` returned is told."""
     own = f"'{Task.__name__}' object is not subscriptable"
@@ -151,29 +175,30 @@ def make_answerer(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
 
     def judge(question: list[Any]) -> dict[str, Any]:
         try:
-            verdict = made.verify(Task(**question[0]), question[1])
+            found = awaited(made.verify(Task(**question[0]), question[1]))
         except TypeError as error:
             raise TypeError(_explained(error)) from error
-        if not isinstance(verdict, Verdict):
-            reward = _read_reward(verdict)
-            if reward is None:
-                return {"nonsense": f"{shown_value(verdict)}"}
-            reason = "right" if reward == 1.0 else "partly" if reward > 0.0 else "wrong"
-            verdict = Verdict(reward, reason)
+        try:
+            is_verdict = isinstance(found, Verdict)
+            verdict = found if is_verdict else Verdict.of_rewards(read_rewards(found))
+        except ValueError as error:
+            return {"nonsense": str(error) if isinstance(found, Mapping) else shown_value(found)}
         return {
             "reward": float(verdict.reward),
             "reason": str(verdict.reason)[:MAX_REASON_CHARACTERS],
+            "rewards": {name: float(each) for name, each in verdict.rewards.items()},
         }
 
     return judge
 
 
-def _read_reward(value: Any) -> float | None:
-    """Return a reward in [0, 1], also of NumPy's types; None for anything else."""
-    if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
-        return None
-    reward = float(value)
-    return reward if math.isfinite(reward) and 0.0 <= reward <= 1.0 else None
+def awaited(found: Any) -> Any:
+    """Return what a user's function returned; if that is awaitable, its result."""
+    return asyncio.run(_wait(found)) if inspect.isawaitable(found) else found
+
+
+async def _wait(found: Awaitable[Any]) -> Any:
+    return await found
 
 
 def _load_tasks(path: Path, maker: str) -> Any:

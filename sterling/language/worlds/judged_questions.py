@@ -15,20 +15,18 @@ the file's prompt is a list of messages, so are its prompts and completions.
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import functools
 import inspect
-import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sterling.language import question_order
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.adapters.user_tasks import verdict_seconds
+from sterling.language.adapters.user_tasks import UserTasks, awaited, verdict_seconds
 from sterling.language.jsonl_records import PromptMessages
+from sterling.language.named_rewards import read_rewards
 from sterling.language.scene import TextWorld
 from sterling.language.task import Family, Task, Verdict
 from sterling.language.worlds.single_question import SingleTurn
@@ -36,6 +34,10 @@ from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
 from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
+
+Rewards = float | dict[str, float] | str  # of one answer; a text: the reason why there is none
+
+PROBED = 4  # questions that are tried until one gets a verdict
 
 FORMS = "write it as score(question, answer) or, as for TRL, score(prompts, completions, **columns)"
 
@@ -66,15 +68,6 @@ class InMemoryJudge(str):
             f"Other processes cannot import the judge {self}. Put it into a file of its own, or "
             'run in this process (strategy="map").'
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class ScoredVerdict(Verdict):
-    """The verdict of a user's judge, whose reward is any finite number."""
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.reward):
-            raise Mistake(f"a verdict's reward must be finite, not {self.reward}")
 
 
 def check_can_be_stored(judge: str) -> None:
@@ -152,31 +145,38 @@ def find_judged(judge: str, environment: str, find: Callable[[str], TextWorld]) 
     return world
 
 
-def probe_judge(world: TextWorld, level: int) -> None:
-    """Judge the first question's own solution, or else the question as an answer; Mistake if that
-    gives no verdict."""
+def probe_judge(world: TextWorld, level: int) -> Verdict | None:
+    """Have a user's judge, or the ``verify`` of a user's file, judge the first question's own
+    solution, or else the question as an answer. Return the verdict, None for other worlds; Mistake
+    if there is no verdict, nor one on the next ``PROBED`` questions."""
     place: Any = world
-    judged, task = getattr(place, "world", place).family, place.begin(0, level).task
-    try:
-        answer = judged.solve(task)
-    except Mistake:  # not every question has a solution
-        answer = task.prompt
-    verdict = judged.verify(task, answer)
-    if verdict.verifier_failed:
-        name, said = user_imports.short_name(judged.judge), verdict.reason.partition(": ")[2]
-        raise Mistake(
-            f"the judge {name} gives the answer {shown_value(answer)} no reward ({said}). It must "
-            "return a number for every answer"
-        )
+    judged = getattr(getattr(place, "world", place), "family", None)
+    if not isinstance(judged, JudgedQuestions | UserTasks):
+        return None
+    found = []
+    for seed in range(min(PROBED, question_order.question_count(place, level) or PROBED)):
+        task = place.begin(seed, level).task
+        try:
+            answer = judged.solve(task)
+        except Mistake:  # not every question has a solution
+            answer = task.prompt
+        verdict = judged.verify(task, answer)
+        if not verdict.verifier_failed:
+            return verdict
+        found.append(f"{shown_value(answer)} no reward ({verdict.reason.partition(': ')[2]})")
+    raise Mistake(
+        f"{judged.judge_text} gives the answer {found[0]}. It must return a number, or named ones, "
+        "for every answer"
+    )
 
 
 class JudgedQuestions:
     """The tasks of a family, whose answers ``judge`` judges (:func:`judge_reference`).
 
     It runs in a process of its own, within its file's ``seconds`` (10) for each answer; a function
-    that cannot be imported runs in this process. If it raises, hangs or returns anything but one
-    finite number, the answer has no verdict, and the reason says why. A reward of at least 1 counts
-    as right.
+    that cannot be imported runs in this process. If it raises, hangs or returns anything but a
+    finite number or named ones, the answer has no verdict, and the reason says why. A reward of at
+    least 1 counts as right.
     """
 
     def __init__(self, family: Family, judge: str):
@@ -187,6 +187,11 @@ class JudgedQuestions:
             place, _ = user_imports.split_reference(judge)
             seconds = verdict_seconds(user_imports.load(place), Path(place).name)
             self._worker = Worker(f"{__name__}:make_answerer", judge, seconds)
+
+    @property
+    def judge_text(self) -> str:
+        """Return who judges, for messages."""
+        return f"the judge {user_imports.short_name(self.judge)}"
 
     def sample(self, seed: int, level: int) -> Task:
         """Return the family's task."""
@@ -213,8 +218,7 @@ class JudgedQuestions:
             return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
         if isinstance(reply, str):
             return Verdict(0.0, reply)
-        reason = "right" if reply >= 1.0 else "partly" if reply > 0.0 else "wrong"
-        return ScoredVerdict(reply, reason)
+        return Verdict.of_rewards(reply)
 
     def close(self) -> None:
         """End the judge's process."""
@@ -232,13 +236,13 @@ def _question(family: Family, task: Task, response: str) -> dict[str, Any]:
     return {"prompt": task.prompt.messages, "completion": said, "columns": columns}
 
 
-def make_answerer(judge: str) -> Callable[[dict[str, Any]], float | str]:
+def make_answerer(judge: str) -> Callable[[dict[str, Any]], Rewards]:
     """Return the function that judges answers; called in the worker's process."""
     return functools.partial(judge_answer, user_imports.load(judge))
 
 
-def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> float | str:
-    """Return a judge's reward for one answer, or the reason why there is none."""
+def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> Rewards:
+    """Return a judge's reward or named rewards for one answer, or the reason why there is none."""
     prompt, completion, columns = question["prompt"], question["completion"], question["columns"]
     parameters = inspect.signature(function).parameters
     if missing := _missing_columns(function, columns):
@@ -275,21 +279,12 @@ def _result(function: Callable[..., Any], first: list[Any], named: dict[str, Any
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         names += [name for name in named if name not in parameters]
     found = function(*first, **{name: named[name] for name in names if name in named})
-    return asyncio.run(_wait(found)) if inspect.isawaitable(found) else found
+    return awaited(found)
 
 
-async def _wait(found: Awaitable[Any]) -> Any:
-    return await found
-
-
-def _read_reward(value: Any) -> float | str:
-    """Return a finite number, also of NumPy's types, with True and False as 1 and 0; for anything
-    else, the reason why it is no reward."""
-    if not isinstance(value, str | bytes) and hasattr(value, "__float__"):
-        try:
-            reward = float(value)
-        except (TypeError, ValueError):  # an array of several numbers
-            reward = math.nan
-        if math.isfinite(reward):
-            return reward
-    return f"verifier nonsense: it returned {shown_value(value)}, not a finite number"
+def _read_reward(value: Any) -> Rewards:
+    """Return the reward, or named ones, that a judge returned, or the reason why it is none."""
+    try:
+        return read_rewards(value)
+    except ValueError as error:
+        return f"verifier nonsense: it returned {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sterling.language import question_order
 from sterling.language.scene import BaseScene, Message
-from sterling.language.task import Family, Task
+from sterling.language.task import Family, Task, is_right
 from sterling.language.worlds.single_question import question_messages
 from sterling.types import Mistake
 
@@ -58,7 +58,8 @@ class _Attempts(BaseScene):
     def hear(self, seat: int, text: str) -> None:
         verdict = self.world.family.verify(self.task, text)
         tried = len(self.verdicts[seat])
-        if verdict.reward >= 1.0 or tried + 1 == self.world.turns:
-            return self.judge(seat, self.world.keep**tried * verdict.reward, verdict.reason)
+        if is_right([verdict]) or tried + 1 == self.world.turns:
+            self.verdicts[seat].append(verdict.times(self.world.keep**tried))
+            return
         self.judge(seat, 0.0, verdict.reason)
         self.ask(seat, Message("user", f"{verdict.reason}, try again"))

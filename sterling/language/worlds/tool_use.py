@@ -8,7 +8,7 @@ from typing import Any
 
 from sterling.language import question_order
 from sterling.language.scene import BaseScene, Message
-from sterling.language.task import Family, Task, without_thoughts
+from sterling.language.task import Family, Task, is_right, without_thoughts
 from sterling.language.tools.tool_calls import Call, Tool, find_calls, run_call, tools_by_name
 from sterling.language.worlds.single_question import question_messages
 from sterling.types import Mistake
@@ -72,7 +72,7 @@ class ToolUse:
         if computed and scene.calls_left and not scene.results:
             return f"<calc>{task.prompt.rstrip('=')}</calc>"
         last = scene.results[-1] if scene.results else ""
-        return last if last and family.verify(task, last).reward == 1.0 else family.solve(task)
+        return last if last and is_right([family.verify(task, last)]) else family.solve(task)
 
 
 class _ToolScene(BaseScene):

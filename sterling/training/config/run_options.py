@@ -102,6 +102,7 @@ class LanguageSettings:
     levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
     held_out: float = 0.0  # share of the questions held out for evaluation
     judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
+    rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
     curriculum: str = "uniform"  # how levels are chosen: see experience/language/task_curriculum.py
     texts: str = ""  # a JSONL file to imitate; "": the world's own solutions
     examples: int = 4096  # number of the world's solutions

@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float
 from sterling.report.episodes.episodes_file import is_level
 from sterling.training.agent import Agent
 
+REWARD = "reward"  # before the name of a named reward, in the names of columns
+
 
 def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, Any]:
     """Return the columns of episodes that ended since the last row, from a source's ``tally``
@@ -25,6 +27,18 @@ def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, A
         "data/episodes": tally.episodes.tolist(),
         "data/invalid": tally.invalid.tolist(),
     }
+
+
+def named_reward_columns(
+    worlds: Sequence[Any], alive: Bool[np.ndarray, "seed"]
+) -> dict[str, list[float | None]]:
+    """Return the mean of each named reward that answers in a text world got since the last row."""
+    found = {}
+    for world in (each for each in worlds if hasattr(each, "reward_means")):
+        for name, means in world.reward_means(alive.size).items():
+            pairs = zip(means, alive, strict=True)
+            found[f"data/{REWARD}/{name}"] = [mean if is_on else None for mean, is_on in pairs]
+    return found
 
 
 def failure_columns(failures: Iterable[str], worlds: Sequence[Any]) -> dict[str, Any]:
@@ -53,6 +67,21 @@ def restore_answer_counts(worlds: Sequence[Any], counts: Sequence[dict[str, Any]
         world.restore_counts(own)
 
 
+def episode_means(name: str, episodes: np.ndarray) -> np.ndarray:
+    """Return the means ``(seed,)`` of a column ``(seed, episode)`` of an evaluation. A named reward
+    is NaN in scenes that it does not apply to, which do not count; NaN where none counts."""
+    if not is_named_reward(name):
+        return np.asarray(episodes.mean(1))
+    counts = ~np.isnan(episodes)
+    with np.errstate(invalid="ignore"):
+        return np.where(counts, episodes, 0.0).sum(1) / counts.sum(1)
+
+
+def is_named_reward(name: str) -> bool:
+    """Whether a column of an evaluation is a named reward."""
+    return name.startswith(f"{REWARD}/")
+
+
 def evaluation_columns(
     episodes: dict[str, dict[str, np.ndarray]], here: str, alive: Bool[np.ndarray, "seed"]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,7 +89,7 @@ def evaluation_columns(
     worlds. Also return each seed's "return" here, and in all "worlds"."""
     means = {
         world: {
-            name: numbers_or_none(x.mean(1), alive)
+            name: numbers_or_none(episode_means(name, x), alive)
             for name, x in each.items()
             if name != "ended" and not is_level(name)
         }

@@ -13,12 +13,11 @@ from sterling.experience.language.answer_pairs import PreferencePair
 from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
-from sterling.language.scene import Message, Scene, check_seat
+from sterling.language.scene import Message, Scene, begin_scene, check_seat
 from sterling.language.scene_dialogue import (
     UNLIMITED_CONTEXT,
     ChatSettings,
     Transcript,
-    begin_scene,
 )
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer

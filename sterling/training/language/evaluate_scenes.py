@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, Int
 from sterling import random_keys
 from sterling.experience.language import answer_pairs
 from sterling.language.question_order import next_questions
-from sterling.language.scene import check_seat
-from sterling.language.scene_dialogue import Transcript, begin_scene, play_scenes
+from sterling.language.scene import begin_scene, check_seat
+from sterling.language.scene_dialogue import Transcript, play_scenes
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
+from sterling.training.evaluation.metric_rows import REWARD, is_named_reward
 from sterling.training.language import context_length, reward_scorer
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.text_world import asked_levels, make_voice, text_world
@@ -32,7 +33,8 @@ def evaluate_in_scenes(
     :func:`answer_scenes`). Answers are sampled, because a language model's success is that of its
     samples.
 
-    Return "return" and "length" (generated tokens), ``(seed, episode)``; failed scenes count 0.
+    Return "return" and "length" (generated tokens), ``(seed, episode)``; failed scenes count 0. So
+    do "reward/NAME" of named rewards, which are NaN in scenes that they do not apply to.
     A reward model chooses between two answers; its return is 1 if it chooses the better one.
     ``fresh``: draw the scenes apart from those of the evaluations without it.
     """
@@ -46,7 +48,15 @@ def evaluate_in_scenes(
     for seed, own in enumerate(lines):
         for line in (line for line in own if not line.seat):
             found["return"][seed, line.scene] = line.reward
+            for name, reward in line.rewards.items():
+                blank = np.full_like(found["return"], np.nan)
+                found.setdefault(f"{REWARD}/{name}", blank)[seed, line.scene] = reward
             found["length"][seed, line.scene] = sum(line.own)
+    named = [each for name, each in found.items() if is_named_reward(name)]
+    for seed, line in ((seed, line) for seed, own in enumerate(lines) for line in own):
+        if line.failed and not line.seat:
+            for each in named:
+                each[seed, line.scene] = 0.0
     return found
 
 

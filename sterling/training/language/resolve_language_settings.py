@@ -52,9 +52,10 @@ def with_context_length(settings: Settings) -> Settings:
         return dataclasses.replace(settings, context=texts_context(settings))
     place, speech = text_world(settings), language_settings(settings)
     context_length.check_scenes_begin(place, asked_levels(settings, place), speech.scene_seconds)
-    if speech.judge:
-        probe_judge(place, asked_levels(settings, place)[0])
+    verdict = probe_judge(place, asked_levels(settings, place)[0])
     voice = make_voice(settings, place, starting_model(speech.model).tokenizer)
+    if verdict is not None:
+        voice.rule.check_names(verdict.rewards)
     return dataclasses.replace(settings, context=voice.context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import TextWorld
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
@@ -12,11 +13,14 @@ from sterling.language.worlds import find_world
 from sterling.language.worlds.held_out_questions import HeldOutSplit
 from sterling.language.worlds.judged_questions import find_judged
 from sterling.needs.feed import GENERATED
+from sterling.statistics.scores.score_bounds import Bounds
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length, reward_scorer
 from sterling.training.language.base_model import language_settings
 from sterling.training.phases.phase_sequence import learner_needs
 from sterling.types import Mistake
+
+UNIT = (0.0, 1.0)
 
 
 def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
@@ -54,6 +58,24 @@ def asked_levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
     return chosen
 
 
+def text_reward_bounds(place: TextWorld) -> Bounds | None:
+    """Return the bounds of a scene's reward; None if unknown. A turn of Sterling's own worlds and
+    families gives 0 to 1; a user's say ``within = (low, high)`` if their rewards have bounds."""
+    world: Any = place.world if isinstance(place, HeldOutSplit) else place
+    family = getattr(world, "family", world)
+    parts = list(getattr(family, "members", {"": family}).values())
+    declared = [getattr(each, "within", UNIT if _is_built_in(each) else None) for each in parts]
+    known = [each for each in declared if each is not None]
+    if len(known) < len(declared):
+        return None
+    low, high = min(each[0] for each in known), max(each[1] for each in known)
+    return min(0.0, low * world.turns), max(0.0, high * world.turns)
+
+
+def _is_built_in(part: Any) -> bool:
+    return type(part).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
 def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> ChatSettings:
     """Build a run's voice: tokenizer, context length and sampling settings. The context length is
     the user's, or what the world's scenes need."""
@@ -79,6 +101,7 @@ def chat_settings(settings: Settings, tokenizer: Tokenizer, context: int) -> Cha
     """Return how a run's answers are sampled, within ``context`` tokens."""
     needs, speech = learner_needs(settings), language_settings(settings)
     sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
+    sampling["rule"] = RewardRule(speech.rewards)
     if needs.has_feed(GENERATED):
         sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     return ChatSettings(tokenizer, answer_limit(settings), context, **sampling)

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.scene_dialogue import begin_scene
+from sterling.language.scene import begin_scene
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import (

@@ -146,7 +146,9 @@ def _are_answer_counts(counts: Any) -> bool:
     conversation_host.py)."""
     kinds = {"answers": int, "unjudged": int, "recent": str, "first_reason": str}
     return isinstance(counts, list) and all(
-        isinstance(each, dict) and all(type(each.get(name)) is kind for name, kind in kinds.items())
+        isinstance(each, dict)
+        and all(type(each.get(name)) is kind for name, kind in kinds.items())
+        and isinstance(each.get("named", []), list)
         for each in counts
     )
 
