@@ -21,6 +21,7 @@ from jaxtyping import Array, PyTree
 
 from sterling import random_keys
 from sterling.actor import Past
+from sterling.envs.traced_world import tree_where
 from sterling.equations.pareto import crowding, nondominated
 from sterling.field_types import Count, NotNegative
 from sterling.nets.action_heads import ONLINE, Actions, supported_actions
@@ -103,8 +104,7 @@ def policy(state: State, nets: tuple, obs: PyTree, wanted: Array, steps: Array) 
     """Return the distribution of actions for the return ``wanted`` in so many ``steps``."""
     most = jnp.abs(state.stored["to_go"]).max((0, 1))[None] + 1e-6
     left = jnp.maximum(steps, 1)[:, None].astype(jnp.float32) / state.config.limit
-    features = jnp.concatenate([nets[0](obs), wanted / most, left], -1)
-    return state.actions.distribution(nets[1](features))
+    return state.actions.distribution(nets[1](jnp.hstack([nets[0](obs), wanted / most, left])))
 
 
 def best_of(every: dict[str, PyTree], count: int) -> dict[str, PyTree]:
@@ -122,18 +122,18 @@ def best_of(every: dict[str, PyTree], count: int) -> dict[str, PyTree]:
 def learn(state: State, batch: Record, key: Array) -> tuple[State, Signals]:
     """Store the best of old and new episodes, then classify their actions."""
     steps, config = batch.beside["steps"], state.config
-    earned = jnp.where(steps.mask[..., None], state.better[None] * steps.extras["objectives"], 0.0)
+    played = steps.obs, steps.action, state.better[None] * steps.extras["objectives"]
+    obs, action, gain = tree_where(steps.mask, played, jax.tree.map(jnp.zeros_like, played))
     length = jnp.where(steps.mask[:, 0], steps.mask.sum(1, dtype=jnp.int32), 0)  # 0: a crash
-    new = {"obs": steps.obs, "action": steps.action, "length": length, "front": length > 0}
-    new |= {"to_go": jax.lax.cumsum(earned, 1, reverse=True)}
+    new = {"obs": obs, "action": action, "to_go": jax.lax.cumsum(gain, 1, reverse=True)}
+    new |= {"length": length, "front": length > 0}
     own = best_of(jax.tree.map(lambda *x: jnp.concatenate(x), state.stored, new), config.episodes)
     state = eqx.tree_at(lambda state: state.stored, state, own)
     parts, size = (own["obs"], own["action"], own["to_go"]), own["length"]
 
     def update(carry: tuple, key: Array) -> tuple[tuple, Array]:
-        nets, optimiser = carry
-        keys, held = random_keys.split(key, "part", 2), jnp.where(size > 0, 0.0, -1e9)
-        row = jax.random.categorical(keys[0], held, shape=(config.batch,))
+        (nets, optimiser), keys = carry, random_keys.split(key, "part", 2)
+        row = jax.random.categorical(keys[0], jnp.where(size > 0, 0.0, -1e9), shape=(config.batch,))
         time = jax.random.randint(keys[1], row.shape, 0, jnp.maximum(size[row], 1))
         obs, action, wanted = jax.tree.map(lambda x: x[row, time], parts)
 
