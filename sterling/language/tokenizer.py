@@ -58,7 +58,8 @@ class Tokenizer:
         close = self._number(tokens["eos_token"])
         if close is None:
             raise Mistake(
-                f"{name} has no end token; give one as eos_token in tokenizer_config.json"
+                f"{name} has no end token; give one as eos_token in tokenizer_config.json, or as "
+                "eos_token_id in generation_config.json"
             )
         self._template = ChatTemplate(template or PLAIN_TEMPLATE, tokens, f"{name}'s chat template")
         added = inner.get_added_tokens_decoder()
@@ -111,7 +112,8 @@ class Tokenizer:
     @classmethod
     def read(cls, folder: str | Path) -> Tokenizer:
         """Read the tokenizer of a Hugging Face folder: tokenizer.json, tokenizer_config.json, and
-        chat_template.jinja if there is one.
+        chat_template.jinja if there is one. The end token may also be the first ``eos_token_id`` of
+        generation_config.json or config.json.
 
         Without a template, conversations are written as in :data:`chat_template.PLAIN_TEMPLATE`.
         Raises :class:`Mistake` for files that are missing or cannot be read.
@@ -131,6 +133,8 @@ class Tokenizer:
         settings = {**{name: aside[name] for name in SPECIAL_NAMES if name in aside}, **settings}
         configs = [read_json(folder / file) for file in ("generation_config.json", "config.json")]
         stops = [stop for each in configs for stop in _token_numbers(each.get("eos_token_id"))]
+        if not _token_text(settings.get("eos_token")):
+            settings["eos_token"] = next((inner.id_to_token(x) for x in stops if x >= 0), None)
         return cls(inner, settings, _read_template(folder, settings), stops, str(folder))
 
     def write(self, folder: str | Path) -> None:

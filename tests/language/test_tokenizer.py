@@ -219,6 +219,18 @@ def test_tokenizer_pad_token_is_never_a_stop_token(tmp_path):
     assert Tokenizer.read(path).pad == 0
 
 
+@pytest.mark.parametrize("name", ["generation_config", "config"])
+@pytest.mark.parametrize("number", [2, [2, 0]])
+def test_end_token_may_be_named_by_the_configuration_of_the_model_alone(tmp_path, name, number):
+    path = folder_of(tmp_path, {"chat_template": CHATML}, **{name: {"eos_token_id": number}})
+    tokenizer = Tokenizer.read(path)
+    assert tokenizer.encode_plain("a")[-1] == 2
+    assert tokenizer.stops == ((2,) if number == 2 else (2, 0))
+    settings = {"chat_template": CHATML, "eos_token": "<|endoftext|>"}
+    path = folder_of(tmp_path, settings, **{name: {"eos_token_id": number}})
+    assert Tokenizer.read(path).encode_plain("a")[-1] == 0  # the tokenizer's own comes first
+
+
 def test_a_tokenizer_comes_back_from_its_folder(tmp_path):
     tokenizer = Tokenizer.characters("abc \n")
     tokenizer.write(tmp_path)
