@@ -255,8 +255,8 @@ class Driver:
         row = run_progress.progress_columns(self.settings, *place, speed)
         tally = jax.device_get(self.run.source.tally)
         self._mask_notice.print_once(self.run.source, tally, self.step)
-        row |= metric_rows.named_reward_columns(self.run.source.worlds, self.alive)
-        return row | metric_rows.training_columns(tally, self.alive)
+        row |= metric_rows.training_columns(tally, self.alive)
+        return row | metric_rows.answer_columns(self.run.source.worlds, row, self.alive)
 
     def _end_interval(self) -> dict[str, Any]:
         """Return the columns of time, learning and failures, and begin the next interval."""

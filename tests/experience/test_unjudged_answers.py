@@ -49,6 +49,25 @@ def test_answers_without_a_verdict_are_told_with_the_first_reason():
     assert _unjudged(parts) == {"without_verdict": f"1 of 2, the first: a; {told}"}
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"data/flat": [1.0, 0.9], "data/cut": [0.2, None]}, ["the same reward: 95%"]),
+        ({"data/flat": [0.5], "data/cut": [0.5]}, ["cut off at their length limit: 50%"]),
+        ({"data/flat": [None], "data/cut": [0.49]}, []),
+    ],
+)
+def test_progress_says_when_most_answers_are_cut_off_or_rewarded_alike(row, told):
+    console = Console(file=io.StringIO(), width=200)
+    progress = Progress(8, 2, "GRPO on letters", console)
+    common = {"step": 0, "update": 2, "time/updates_per_second": 1.0, "data/episodes": [8]}
+    progress.write({**common, "data/return": [0.5, 0.25], **row})
+    facts = [fact for fact in progress._facts() if "answers" in fact]
+    progress.close()
+    assert len(facts) == len(told)
+    assert all(end in fact for fact, end in zip(facts, told, strict=True))
+
+
 def test_conversation_rollout_stops_if_over_a_tenth_of_recent_answers_have_no_verdict():
     host = host_of_answers()
     host.note(spoken("verify returned -1", *[""] * 4))  # too few answers to decide

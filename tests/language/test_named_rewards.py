@@ -1,11 +1,13 @@
 """Named rewards: how a rule combines them, what a verifier may return, and what a run reports."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 import sterling
+from sterling.experience.language.answer_tally import AnswerTally
 from sterling.experience.language.conversation_host import ConversationHost
 from sterling.language.adapters.user_tasks import UserTasks
 from sterling.language.named_rewards import RewardRule, read_rewards
@@ -14,7 +16,7 @@ from sterling.language.scene_dialogue import ChatSettings, SceneBatch, Transcrip
 from sterling.language.task import Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.api import settings_from_arguments as settings_of
-from sterling.training.evaluation.metric_rows import episode_means, named_reward_columns
+from sterling.training.evaluation.metric_rows import answer_columns, episode_means
 from sterling.training.language.resolve_language_settings import resolve_language_settings
 from sterling.training.trained_run import run_return_bounds
 from sterling.types import Generations, Mistake
@@ -156,23 +158,39 @@ def of_rewards(**rewards):
 
 
 def test_columns_of_named_rewards_are_means_over_the_answers_that_have_them():
-    class Place:
-        name, seats = "some questions", 1
-
     def host():
-        return ConversationHost(Place, ChatSettings(TOKENIZER, 4, 64), Generations(1, 1), (0,))
+        return ConversationHost(Twice, ChatSettings(TOKENIZER, 4, 64), Generations(1, 1), (0,))
 
-    first = host()
-    lost = Transcript(0, 0, turns=1, verdicts=(Verdict.of_rewards({"a": 9.0}),), failed="late")
-    first.note([of_rewards(a=1.0, b=2.0), of_rewards(a=3.0), *[of_rewards(a=2.0)] * 40, lost], 0)
-    first.note([of_rewards(a=5.0)], 1)
-    stored = json.loads(json.dumps(first.counts_to_json()))
-    for each in (first, host()):
-        if each is not first:
-            each.restore_counts(stored)
-        found = named_reward_columns([each], np.array([True, True, False]))
-        assert found == {"data/reward/a": [2.0, 5.0, None], "data/reward/b": [2.0, None, None]}
-    assert named_reward_columns([first], np.array([True, False, True]))["data/reward/a"][1] is None
+    first, restored = host(), host()
+    first.tally.add(0, [of_rewards(a=1.0, b=2.0), of_rewards(a=3.0), of_rewards(a=2.0)])
+    first.tally.add(1, [of_rewards(a=5.0)])
+    restored.restore_counts(json.loads(json.dumps(first.counts_to_json())))
+    returns = {"data/return": [2.5, 5.0, None]}
+    for each in (first, restored):
+        found = answer_columns([each, object()], returns, np.array([True, True, True]))
+        assert found == {
+            "data/cut": [0.0, 0.0, None],
+            "data/reward/a": [2.0, 5.0, None],
+            "data/reward/b": [2.0, None, None],
+        }
+    found = answer_columns([first], returns, np.array([True, False, True]))
+    assert found["data/reward/a"] == [2.0, None, None]
+    first.tally.clear()
+    assert answer_columns([first], returns, np.array([True, True, True])) == {}
+
+
+def test_lost_answers_count_as_the_lowest_reward_of_their_batch():
+    """-1 and 3, then a batch with 5 and 7: the mean of the four is 3.5; with the lost ones, as -1
+    and twice as 5, it is 23/7."""
+    tally, lost = AnswerTally(), Transcript(0, 0, turns=1, failed="late")
+    cut = dataclasses.replace(of_rewards(a=5.0), cut=True)
+    tally.add(0, [of_rewards(a=-1.0), of_rewards(a=3.0), lost])
+    tally.add(0, [lost, cut, of_rewards(a=7.0), lost])
+    tally.add(1, [of_rewards(a=2.0)])
+    found = tally.columns([3.5, 2.0], np.array([True, True]))
+    assert found["data/return"] == [pytest.approx(23 / 7), 2.0]
+    assert found["data/return_judged"] == [3.5, 2.0]
+    assert found["data/cut"] == [0.25, 0.0]
 
 
 def test_mean_of_an_evaluation_leaves_out_scenes_that_a_named_reward_does_not_apply_to():

@@ -8,6 +8,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Bool
+
+from sterling.experience.language.answer_tally import AnswerTally
 from sterling.language.scene import TextWorld, check_seat
 from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.system.terminal_messages import print_notice
@@ -31,8 +35,7 @@ class ConversationHost:
     answers: int = 0  # transcripts in which the model spoke
     unjudged: int = 0  # those of them without a verdict, because their scene failed
     first_reason: str = ""  # why the first of these has none
-    # named rewards of each seed's answers since the last row of metrics: their sum and number
-    named: dict[int, dict[str, tuple[float, int]]] = dataclasses.field(default_factory=dict)
+    tally: AnswerTally = dataclasses.field(default_factory=AnswerTally)  # since the last row
     _recent: collections.deque[bool] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=RECENT_ANSWERS)
     )
@@ -50,9 +53,8 @@ class ConversationHost:
         self.timeouts = 0
         getattr(self.world, "close", lambda: None)()
 
-    def note(self, lines: Sequence[Transcript], seed: int = 0) -> None:
-        """Keep the first 100 failures for the run's result, count answers without a verdict, and
-        add up the named rewards of the others; ``seed``: the index of the seed that answered.
+    def note(self, lines: Sequence[Transcript]) -> None:
+        """Keep the first 100 failures for the run's result, and count answers without a verdict.
 
         Raises Mistake for a seat that the world does not have, if every scene failed, or if more
         than a tenth of the latest 1,000 answers (at least 20) have no verdict.
@@ -68,18 +70,12 @@ class ConversationHost:
                 f"every scene of {self.world.name} failed, the first with: {broken[0].failed}"
             )
         self._count(line for line in lines if line.turns)
-        self._add_rewards(lines, seed)
 
-    def reward_means(self, seeds: int) -> dict[str, list[float | None]]:
-        """Return the mean of each named reward since the last row, for each seed; None where no
-        answer had it."""
-        names = dict.fromkeys(name for own in self.named.values() for name in own)
-        none: dict[str, tuple[float, int]] = {}
-        every = [self.named.get(seed, none) for seed in range(seeds)]
-        return {
-            name: [own[name][0] / own[name][1] if name in own else None for own in every]
-            for name in names
-        }
+    def answer_columns(
+        self, returns: Sequence[float | None], alive: Bool[np.ndarray, "seed"]
+    ) -> dict[str, list[float | None]]:
+        """Return :meth:`AnswerTally.columns`."""
+        return self.tally.columns(returns, alive)
 
     def unjudged_text(self) -> str:
         """Return how many answers have no verdict, of how many, with the first reason; "" for
@@ -92,23 +88,14 @@ class ConversationHost:
         """Return the counts of answers and of those without a verdict, for a checkpoint."""
         recent = "".join("01"[lost] for lost in self._recent)
         counts = {"answers": self.answers, "unjudged": self.unjudged, "recent": recent}
-        named = {"named": [[seed, own] for seed, own in self.named.items()]} if self.named else {}
-        return {**counts, "first_reason": self.first_reason, **named}
+        return {**counts, "first_reason": self.first_reason, "tally": self.tally.to_json()}
 
     def restore_counts(self, counts: dict[str, Any]) -> None:
         """Take the counts that :meth:`counts_to_json` returned."""
         self.answers, self.unjudged = counts["answers"], counts["unjudged"]
         self.first_reason = counts["first_reason"]
         self._recent.extend(lost == "1" for lost in counts["recent"])
-        for seed, own in counts.get("named", []):
-            self.named[seed] = {name: (total, many) for name, (total, many) in own.items()}
-
-    def _add_rewards(self, lines: Sequence[Transcript], seed: int) -> None:
-        for line in lines:
-            for name, reward in () if line.failed else line.rewards.items():
-                own = self.named.setdefault(seed, {})
-                total, many = own.get(name, (0.0, 0))
-                own[name] = (total + reward, many + 1)
+        self.tally.restore(counts.get("tally", []))  # older checkpoints have none
 
     def _count(self, spoken: Any) -> None:
         for line in spoken:

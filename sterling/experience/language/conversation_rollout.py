@@ -114,6 +114,8 @@ class Conversation(NoVisits, eqx.Module):
                 for seed, own in enumerate(said)
             ]
             tally = _add_to_tally(tally, groups)
+            for seed, each in enumerate(groups):
+                self.host.tally.add(seed, [line for _, group in each for line in group])
             curriculum = curriculum.record_answers(
                 self._count_answers(groups, "right"), self._count_answers(groups)
             )
@@ -138,8 +140,8 @@ class Conversation(NoVisits, eqx.Module):
         return dataclasses.replace(self, curriculum=feedback[0])
 
     def reset_statistics(self) -> Conversation:
-        """Return the source with an empty tally, and forget the host's sums of named rewards."""
-        self.host.named.clear()
+        """Return the source with an empty tally, and empty the host's."""
+        self.host.tally.clear()
         return dataclasses.replace(self, tally=Tally.empty(self.asked.shape[0]))
 
     def to_checkpoint(self) -> Conversation:
@@ -177,8 +179,8 @@ class Conversation(NoVisits, eqx.Module):
             )
         lines = play_scenes(agent, scenes, host.voice, keys)
         found = []
-        for seed, own in enumerate(lines):
-            host.note(own, seed)
+        for own in lines:
+            host.note(own)
             by: list[list[Transcript]] = [[] for _ in range(arms.shape[1])]
             for line in own:
                 by[line.scene // group].append(line)

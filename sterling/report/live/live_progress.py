@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 PLAIN_LINES = 10  # plain lines over a whole run
 SILENT_SECONDS = 3.0  # seconds before the first one, so that errors at the start appear without it
 WAITING_TEXT = "compiling (cached for the next run), then training up to the first row of metrics"
+# columns of language runs: the mean share from which on a line says so, and what it is called
+TOLD_SHARES = {
+    "data/flat": (0.9, "questions whose answers all got the same reward"),
+    "data/cut": (0.5, "answers cut off at their length limit"),
+}
 
 
 class Progress:
@@ -147,6 +152,10 @@ class Progress:
             facts.append(self._evaluation)
         if self._share < 1.0 and speed:
             facts.append(f"{format_duration(self._left())} left")
+        for column, (least, said) in TOLD_SHARES.items():
+            shares = [x for x in row.get(column, ()) if x is not None]
+            if shares and (mean := sum(shares) / len(shares)) >= least:
+                facts.append(f"{said}: {mean:.0%}")
         if row.get("without_verdict"):
             facts.append(f"answers without a verdict: {row['without_verdict']}")
         if row.get("failed"):

@@ -22,6 +22,7 @@ from sterling.statistics.scores.score_table import FailedRule
 # what a run is known by: the first that it has; the second of runs on texts alone
 HELD_OUT_LOSS = "held_out/loss"
 HEADLINE_METRICS = ("return", HELD_OUT_LOSS)
+NAMED_REWARD = "reward/"  # before the name of a named reward of answers, in the names of metrics
 MAX_LISTED_SEEDS = 5  # up to so many seeds, each seed's score is shown next to the interval
 
 

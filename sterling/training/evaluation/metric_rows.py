@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from sterling.report.episodes.episodes_file import is_level
+from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.training.agent import Agent
-
-REWARD = "reward"  # before the name of a named reward, in the names of columns
 
 
 def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, Any]:
@@ -29,15 +28,14 @@ def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, A
     }
 
 
-def named_reward_columns(
-    worlds: Sequence[Any], alive: Bool[np.ndarray, "seed"]
+def answer_columns(
+    worlds: Sequence[Any], columns: dict[str, Any], alive: Bool[np.ndarray, "seed"]
 ) -> dict[str, list[float | None]]:
-    """Return the mean of each named reward that answers in a text world got since the last row."""
-    found = {}
-    for world in (each for each in worlds if hasattr(each, "reward_means")):
-        for name, means in world.reward_means(alive.size).items():
-            pairs = zip(means, alive, strict=True)
-            found[f"data/{REWARD}/{name}"] = [mean if is_on else None for mean, is_on in pairs]
+    """Return the columns of answers in text worlds since the last row, beside and in place of the
+    ``columns`` of their episodes."""
+    found: dict[str, list[float | None]] = {}
+    for world in (each for each in worlds if hasattr(each, "answer_columns")):
+        found |= world.answer_columns(columns["data/return"], alive)
     return found
 
 
@@ -79,7 +77,7 @@ def episode_means(name: str, episodes: np.ndarray) -> np.ndarray:
 
 def is_named_reward(name: str) -> bool:
     """Whether a column of an evaluation is a named reward."""
-    return name.startswith(f"{REWARD}/")
+    return name.startswith(NAMED_REWARD)
 
 
 def evaluation_columns(

@@ -13,9 +13,10 @@ from sterling.experience.language import answer_pairs
 from sterling.language.question_order import next_questions
 from sterling.language.scene import begin_scene, check_seat
 from sterling.language.scene_dialogue import Transcript, play_scenes
+from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
-from sterling.training.evaluation.metric_rows import REWARD, is_named_reward
+from sterling.training.evaluation.metric_rows import is_named_reward
 from sterling.training.language import context_length, reward_scorer
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.text_world import asked_levels, make_voice, text_world
@@ -50,7 +51,7 @@ def evaluate_in_scenes(
             found["return"][seed, line.scene] = line.reward
             for name, reward in line.rewards.items():
                 blank = np.full_like(found["return"], np.nan)
-                found.setdefault(f"{REWARD}/{name}", blank)[seed, line.scene] = reward
+                found.setdefault(f"{NAMED_REWARD}{name}", blank)[seed, line.scene] = reward
             found["length"][seed, line.scene] = sum(line.own)
     named = [each for name, each in found.items() if is_named_reward(name)]
     for seed, line in ((seed, line) for seed, own in enumerate(lines) for line in own):

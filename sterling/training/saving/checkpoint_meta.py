@@ -148,7 +148,7 @@ def _are_answer_counts(counts: Any) -> bool:
     return isinstance(counts, list) and all(
         isinstance(each, dict)
         and all(type(each.get(name)) is kind for name, kind in kinds.items())
-        and isinstance(each.get("named", []), list)
+        and isinstance(each.get("tally", []), list)
         for each in counts
     )
 
