@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sterling.evaluation.evaluate_run import evaluate
     from sterling.experience.levels.start_rollout import chosen_by
     from sterling.experience.source_layers import Layer
+    from sterling.system.away_errors import Away
     from sterling.system.mistake import Mistake
     from sterling.training.api import resume, train
     from sterling.training.steering.callbacks import Callback, Event
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from sterling.tuning.tuning_api import tune
 
 __all__ = [
-    "Callback", "Dataset", "Event", "Layer", "Mistake", "Start", "TrainedRun", "WorldFailed",
-    "chosen_by", "compare", "evaluate", "load", "report", "resume", "train", "tune",
+    "Away", "Callback", "Dataset", "Event", "Layer", "Mistake", "Start", "TrainedRun",
+    "WorldFailed", "chosen_by", "compare", "evaluate", "load", "report", "resume", "train", "tune",
 ]  # fmt: skip
 
 _HOME = {name: "sterling.training.api" for name in __all__}
 _HOME |= {"Mistake": "sterling.system.mistake", "Dataset": "sterling.data"}
 _HOME |= {
+    "Away": "sterling.system.away_errors",
     "WorldFailed": "sterling.envs.hosted.worker_pool",
     "Layer": "sterling.experience.source_layers",
     "Start": "sterling.envs.episode_starts",

@@ -16,6 +16,7 @@ from sterling.types import Mistake
 
 VERIFIER_FAULTS = (  # of the verifier, not of the response; details may follow after a colon
     "verifier raised",
+    "verifier away",
     "verifier hung",
     "verifier died",
     "verifier nonsense",

@@ -23,15 +23,17 @@ from collections.abc import Callable
 from typing import Any
 
 from sterling.language.time_limits import pause_time_limit
+from sterling.system.away_errors import is_away
 from sterling.system.windows_limits import refuse_on_windows
 
 START_SECONDS = 120.0  # that a worker may take to import what it needs
 MAX_ANSWER_BYTES = 2**24  # of an answer
+AWAY = "away"  # the kind of fault that asking again may mend
 SETTINGS = {"PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu"}  # leave the accelerator to the learner
 
 
 class WorkerFault(Exception):
-    """No answer: ``kind`` is "raised", "hung" or "died"; ``detail`` says more."""
+    """No answer: ``kind`` is "raised", "away", "hung" or "died"; ``detail`` says more."""
 
     def __init__(self, kind: str, detail: str):
         super().__init__(f"{kind}: {detail}")
@@ -70,7 +72,7 @@ class Worker:
                 self._asked += 1
                 return self._exchange([self._asked, seconds, question], seconds)
             except BaseException as error:
-                if not isinstance(error, WorkerFault) or error.kind != "raised":
+                if not isinstance(error, WorkerFault) or error.kind not in ("raised", AWAY):
                     self.close()  # else the next question would get this one's answer
                 raise
 
@@ -119,7 +121,7 @@ class Worker:
         if number != self._asked:
             raise WorkerFault("died", "it answered another question")
         if "raised" in answer:
-            raise WorkerFault("raised", answer["raised"])
+            raise WorkerFault(AWAY if answer["away"] else "raised", answer["raised"])
         return answer["answer"]
 
     def _write(self, pipe: int, left: bytes, end: float) -> None:
@@ -193,6 +195,7 @@ def _send_answer(replies: Any, number: int, answer: Callable[[Any], Any], questi
     try:
         reply = json.dumps({"number": number, "answer": answer(question)})
     except BaseException as error:  # a judge's sys.exit() is reported like any other fault
-        reply = json.dumps({"number": number, "raised": f"{type(error).__name__}: {error}"[:500]})
+        said = f"{type(error).__name__}: {error}"[:500]
+        reply = json.dumps({"number": number, "raised": said, "away": is_away(error)})
     replies.write(reply.encode() + b"\n")
     replies.flush()

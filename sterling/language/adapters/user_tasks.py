@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.away_verifiers import ask_until_answered
 from sterling.language.named_rewards import read_rewards
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import Task, Verdict, check_level, has_half_character
@@ -101,7 +102,8 @@ class UserTasks:
     def verify(self, task: Task, response: str) -> Verdict:
         """Return the user's verdict, or that there is none within its time limit."""
         try:
-            reply = self._worker.ask([dataclasses.asdict(task), response])
+            question = [dataclasses.asdict(task), response]
+            reply = ask_until_answered(lambda: self._worker.ask(question), self.judge_text)
         except WorkerFault as fault:
             return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
         if "nonsense" in reply:

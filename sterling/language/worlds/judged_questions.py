@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sterling.language import question_order
-from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.adapters.answer_worker import AWAY, Worker, WorkerFault
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.adapters.user_tasks import UserTasks, awaited, verdict_seconds
+from sterling.language.away_verifiers import ask_until_answered
 from sterling.language.jsonl_records import PromptMessages
 from sterling.language.named_rewards import read_rewards
 from sterling.language.scene import TextWorld
@@ -32,6 +33,7 @@ from sterling.language.task import Family, Task, Verdict
 from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
+from sterling.system.away_errors import is_away
 from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
@@ -209,16 +211,21 @@ class JudgedQuestions:
         """Return the judge's verdict, or that it gave none."""
         question = _question(self.family, task, response)
         try:
-            if isinstance(self.judge, InMemoryJudge):
-                reply = judge_answer(self.judge.function, question)
-            else:
-                assert self._worker is not None  # it exists for every judge that can be imported
-                reply = self._worker.ask(question)
+            reply = ask_until_answered(lambda: self._ask(question), self.judge_text)
         except WorkerFault as fault:
             return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
         if isinstance(reply, str):
             return Verdict(0.0, reply)
         return Verdict.of_rewards(reply)
+
+    def _ask(self, question: dict[str, Any]) -> Any:
+        if self._worker is not None:
+            return self._worker.ask(question)
+        assert isinstance(self.judge, InMemoryJudge)  # all others have a worker
+        try:
+            return judge_answer(self.judge.function, question)
+        except Exception as error:  # only of services that are away: see judge_answer
+            raise WorkerFault(AWAY, user_imports.describe_error(error)) from error
 
     def close(self) -> None:
         """End the judge's process."""
@@ -242,7 +249,8 @@ def make_answerer(judge: str) -> Callable[[dict[str, Any]], Rewards]:
 
 
 def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> Rewards:
-    """Return a judge's reward or named rewards for one answer, or the reason why there is none."""
+    """Return a judge's reward or named rewards for one answer, or the reason why there is none. An
+    exception of a service that is away passes through."""
     prompt, completion, columns = question["prompt"], question["completion"], question["columns"]
     parameters = inspect.signature(function).parameters
     if missing := _missing_columns(function, columns):
@@ -255,6 +263,8 @@ def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> Rewa
         lists |= {name: [value] for name, value in columns.items()}
         found = _result(function, [], lists)
     except (Exception, SystemExit) as error:  # the user's function may raise anything
+        if is_away(error):
+            raise
         return f"verifier raised: {user_imports.describe_error(error)}"
     if isinstance(found, str | dict) or not hasattr(found, "__len__") or len(found) != 1:
         return f"verifier nonsense: it returned {shown_value(found)} for a list of 1 completion"
