@@ -224,7 +224,7 @@ def test_bounds_of_returns_are_those_that_a_users_file_declares(tmp_path):
 
     assert bounds(NAMED) == (-1.0, 2.0)
     assert bounds(NAMED, rewards="right") is None
-    assert bounds(NAMED.replace("within", "unread")) is None
+    assert bounds(NAMED.replace("within", "not_read")) is None
     with pytest.raises(Mistake, match="'within' must be two numbers, the lower first"):
         bounds(NAMED.replace("(-1, 2)", "(2, 1)"))
     arithmetic = {"algorithm": "grpo", "environment": "arithmetic", "updates": 1}
