@@ -10,11 +10,12 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling.actor import Past
+from sterling import random_keys
 from sterling.data_generation.dataset_order import DatasetOrder
 from sterling.data_generation.make_dataset import make_dataset
 from sterling.data_generation.run_recording import RunRecording, record_run
 from sterling.lookup import user_imports
+from sterling.problem.channels import Channel
 from sterling.types import Mistake, Record, Spec
 
 METHODS = Path(__file__).parents[2] / "examples/methods"
@@ -126,12 +127,31 @@ def test_envelope_refuses_a_world_without_objectives():
         sterling.train(ENVELOPE, "probe:action", steps=64, quiet=True)
 
 
+def test_envelope_targets_are_the_best_of_all_actions_and_preferences():
+    """The first loss, by brute force; Q depends on the preference alone."""
+    envelope, key = user_imports.load(str(ENVELOPE)), jax.random.key(0)
+    space = spaces.Dict({"preference": spaces.Box(0.0, 1.0, (2,), np.float32)})
+    channels = {"objectives": Channel(parts=("gain", "cost"), directions=(1, -1))}
+    spec = Spec(space, spaces.Discrete(3), channels=channels, iterations=9)
+    state = envelope.init(key, spec, envelope.Config(width=8, preferences=4))
+    obs, one = {"preference": jnp.zeros((1, 2))}, jnp.ones(1)
+    extras = {"objectives": jnp.array([[3.0, 1.0]])}
+    batch = Record(obs, jnp.zeros(1, jnp.int32), one, one, obs, one < 0, one > 0, extras)
+    loss = envelope.learn(state, batch, key)[1].metrics["loss/value"]
+    w = np.array(jax.random.exponential(random_keys.fold(key, "preferences"), (4, 2)))
+    w /= w.sum(-1, keepdims=True)
+    q = np.asarray(envelope.under(state.net, obs, w))[0]
+    best = [max(q.reshape(-1, 2), key=lambda x: x @ own) for own in w]
+    error = np.array([3.0, -1.0]) + 0.98 * np.array(best) - q[:, 0]
+    np.testing.assert_allclose(loss, np.square(error).sum(-1).mean(), rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_envelope_finds_most_of_the_front_of_deep_sea_treasure():
-    """All treasures dominate a volume of 401.8; random policies hardly find the deep ones."""
+    """All treasures dominate a volume of 401.8; those that random policies often find 327.5."""
     how = {"steps": 40_000, "envs": 8, "seeds": 2, "evaluate_episodes": 100, "quiet": True}
     run = sterling.train(ENVELOPE, f"{SEA}:Sea", **how)
-    assert min(run.result["final"]["front"]["per_seed"]) > 200
+    assert min(run.result["final"]["front"]["per_seed"]) > 360
 
 
 @pytest.mark.slow
@@ -142,45 +162,6 @@ def test_diayn_learns_skills_that_its_discriminator_tells_apart():
     run = sterling.train(METHODS / "diayn.py", "Pendulum-v1", sinks=[Rows(rows)], quiet=True, **how)
     assert run.result["steps"] == 6_000
     assert np.min(rows[-1]["skills/reward"]) > 0.25
-
-
-def test_tdmpc2_plans_are_its_memory_and_an_update_keeps_the_form_of_its_state():
-    """By shapes alone: of two envs, a box of (2, 1) numbers, and sequences of three rows."""
-    tdmpc2 = user_imports.load(str(METHODS / "tdmpc2.py"))
-    config = tdmpc2.Config(width=16, groups=2, samples=9, elites=4)
-    box = spaces.Box(-1.0, 1.0, (2, 1), np.float32)
-    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), box)
-    key = jax.random.key(0)
-    state = jax.eval_shape(lambda key: tdmpc2.init(key, spec, config), key)
-    plan = jax.eval_shape(lambda state, key: tdmpc2.memory(state, 2, key), state, key)
-    assert plan.shape == (2, 3, 2)
-
-    def act(state, plan, key):
-        none = jnp.zeros(2)
-        past = Past(plan, jnp.zeros((2, 2, 1)), none, none, jnp.ones(2, bool))
-        return tdmpc2.recall(state, past, jnp.zeros((2, 3)), key, True)
-
-    action, after, _ = jax.eval_shape(act, state, plan, key)
-    assert (action.shape, after.shape) == ((2, 2, 1), plan.shape)
-
-    def learn(state, key):
-        obs, none = jnp.zeros((5, 3, 3)), jnp.zeros((5, 3))
-        rows = Record(obs, jnp.zeros((5, 3, 2, 1)), none, none, obs, none > 0, none == 0)
-        return tdmpc2.learn(state, rows, key)[0]
-
-    learned = jax.eval_shape(learn, state, key)
-    assert jax.tree.structure(learned) == jax.tree.structure(state)
-    for one, other in zip(jax.tree.leaves(learned), jax.tree.leaves(state), strict=True):
-        assert getattr(one, "shape", None) == getattr(other, "shape", None)
-
-
-@pytest.mark.slow
-def test_tdmpc2_learns_pendulum_in_few_steps():
-    """Random policies earn about -1200."""
-    sizes = {"width": 64, "samples": 64, "batch": 128, "quiet": True}
-    how = {"steps": 1_500, "seeds": 1, "evaluate_episodes": 3}
-    run = sterling.train(METHODS / "tdmpc2.py", "Pendulum-v1", **how, **sizes)
-    assert run.result["final"]["return"]["per_seed"][0] > -600
 
 
 def test_pcn_stores_its_best_episodes_and_resumes(tmp_path):

@@ -1,4 +1,4 @@
-"""Methods of examples/methods that search a tree: a known answer, a short run, what it learns."""
+"""Methods of examples/methods that plan: a known answer, a short run, what it learns."""
 
 import runpy
 import sys
@@ -12,10 +12,12 @@ import pytest
 from gymnasium import spaces
 
 import sterling
+from sterling.actor import Past
 from sterling.lookup import user_imports
 from sterling.types import Mistake, Record, Spec
 
-MUZERO = Path(__file__).parents[2] / "examples/methods/muzero.py"
+METHODS = Path(__file__).parents[2] / "examples/methods"
+MUZERO, TDMPC2 = METHODS / "muzero.py", str(METHODS / "tdmpc2.py")
 OBS = spaces.Dict(
     {
         "action_mask": spaces.Box(0, 1, (4,), np.int8),
@@ -132,3 +134,42 @@ def test_muzero_learns_tic_tac_toe_against_itself():
     how = {"steps": 25_000, "envs": 32, "seeds": [1], "evaluate_episodes": 100, "quiet": True}
     run = sterling.train(MUZERO, "tictactoe:self", **how)
     assert min(run.result["final"]["return"]["per_seed"]) > -0.65
+
+
+def test_tdmpc2_plans_are_its_memory_and_an_update_keeps_the_form_of_its_state():
+    """By shapes alone: of two envs, a box of (2, 1) numbers, and sequences of three rows."""
+    tdmpc2 = user_imports.load(TDMPC2)
+    config = tdmpc2.Config(width=16, groups=2, samples=9, elites=4)
+    box = spaces.Box(-1.0, 1.0, (2, 1), np.float32)
+    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), box)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda key: tdmpc2.init(key, spec, config), key)
+    plan = jax.eval_shape(lambda state, key: tdmpc2.memory(state, 2, key), state, key)
+    assert plan.shape == (2, 3, 2)
+
+    def act(state, plan, key):
+        none = jnp.zeros(2)
+        past = Past(plan, jnp.zeros((2, 2, 1)), none, none, jnp.ones(2, bool))
+        return tdmpc2.recall(state, past, jnp.zeros((2, 3)), key, True)
+
+    action, after, _ = jax.eval_shape(act, state, plan, key)
+    assert (action.shape, after.shape) == ((2, 2, 1), plan.shape)
+
+    def learn(state, key):
+        obs, none = jnp.zeros((5, 3, 3)), jnp.zeros((5, 3))
+        rows = Record(obs, jnp.zeros((5, 3, 2, 1)), none, none, obs, none > 0, none == 0)
+        return tdmpc2.learn(state, rows, key)[0]
+
+    learned = jax.eval_shape(learn, state, key)
+    assert jax.tree.structure(learned) == jax.tree.structure(state)
+    for one, other in zip(jax.tree.leaves(learned), jax.tree.leaves(state), strict=True):
+        assert getattr(one, "shape", None) == getattr(other, "shape", None)
+
+
+@pytest.mark.slow
+def test_tdmpc2_learns_pendulum_in_few_steps():
+    """Random policies earn about -1200."""
+    sizes = {"width": 64, "samples": 64, "batch": 128, "quiet": True}
+    how = {"steps": 1_500, "seeds": 1, "evaluate_episodes": 3}
+    run = sterling.train(TDMPC2, "Pendulum-v1", **how, **sizes)
+    assert run.result["final"]["return"]["per_seed"][0] > -600
