@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys as named
 from sterling.needs.beside_laws import Anywhere, Beside, Later, SameTask
-from sterling.types import Feed, Record
+from sterling.types import Feed, Mistake, Record
 
 STEPS = "steps"  # extra of a later row: how many steps after its row it is; -1: any row
 NO_LIMIT = 2**31 - 1
@@ -33,7 +33,7 @@ class Store(Protocol):
         ...
 
     def at(self, row: Rows) -> Record:
-        """Return the rows, with one-step rewards and without extras."""
+        """Return the rows, with one-step rewards and the extras that are kept."""
         ...
 
     def ahead(self, row: Rows, steps: Int[Array, "..."]) -> Rows:
@@ -92,7 +92,9 @@ def rows_beside(
         limits[each.name] = jnp.where(elsewhere, NO_LIMIT, steps)
         at = row if chance is None else jnp.where(elsewhere, chance.other, row)
         own = later_rows(store, at, jnp.where(elsewhere, 0, steps), left)
-        extras = {STEPS: jnp.where(elsewhere, -1, steps)}
+        if STEPS in own.extras:
+            raise Mistake(f"keep names {STEPS!r}, an extra that later rows have. Rename it.")
+        extras = own.extras | {STEPS: jnp.where(elsewhere, -1, steps)}
         found[each.name] = dataclasses.replace(own, extras=extras)
     return found
 
@@ -135,4 +137,5 @@ def later_rows(
         discount=jnp.where(final, 1.0, record.discount),
         last=record.last & ~final,
         mask=record.mask & ~final,
+        extras=chosen(jax.tree.map(jnp.zeros_like, record.extras), record.extras),
     )

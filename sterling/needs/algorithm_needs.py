@@ -34,7 +34,8 @@ class NeedsBase:
     warmup: Any = 0  # steps with random actions before the first update
     # names of extras that the replay keeps: the actor's, the world's channels, their totals over
     # the episode up to a row, "episode/NAME" (also of "return" and "length"), and "memory" for the
-    # past before each row, which batches have as ``start``; of a log, its columns "extra/NAME"
+    # past before each row, which batches have as ``start``; of a log, its columns "extra/NAME" and
+    # their totals
     keep: Any = ()
     # steps of every env that it adapts to: before each episode of an evaluation, and if it learns
     # from rollouts the first of an iteration

@@ -83,7 +83,8 @@ class SameTask:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """Rows in ``batch.beside[name]``, a Record of single rows with one-step rewards."""
+    """Rows in ``batch.beside[name]``, a Record of single rows with one-step rewards; those of the
+    batch's own store have what ``Needs.keep`` names."""
 
     name: str  # in ``batch.beside``
     law: Anywhere | Later | SameTask  # which rows

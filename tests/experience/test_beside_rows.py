@@ -1,5 +1,7 @@
 """Rows beside a batch: of which episode, how many steps later, how often which, in every store."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -163,6 +165,20 @@ def test_later_rows_of_a_replay_are_of_the_known_part_of_the_episode(priority):
                 assert each.mask[at] == (ahead == 0 or now[3] + ahead < known)
                 checked += 1
     assert checked > 3000
+
+
+def test_rows_beside_a_replays_have_what_is_kept_of_them():
+    """Final observations have none of it."""
+    needs = needs_of(Beside("goal", Later(share=(0.2, 0.6, 0.2))), batch=256, collect=16)
+    needs = dataclasses.replace(needs, keep=("episode/length",))
+    start = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+    source = Replay.create(Rollout.create(Marked(), 16, start), needs, 1, start)
+    goal = drawn(source, Idle()).beside["goal"]
+    steps = goal.obs["observation"][:, 3] + 1
+    np.testing.assert_array_equal(goal.extras["episode/length"][goal.mask], steps[goal.mask])
+    final = ~goal.mask & (goal.extras["steps"] > 0)
+    assert final.sum() > 20
+    assert not goal.extras["episode/length"][final].any()
 
 
 def test_rows_from_anywhere_in_a_replay_are_of_its_own_seed():

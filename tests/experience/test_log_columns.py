@@ -19,7 +19,17 @@ from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.offline.log_columns import column_channels
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.problem.channels import Channel
-from sterling.types import Feed, Mistake, Needs, Signals, Spec, config
+from sterling.types import (
+    Anywhere,
+    Beside,
+    Feed,
+    Later,
+    Mistake,
+    Needs,
+    Signals,
+    Spec,
+    config,
+)
 
 LENGTHS, GAMMA, COUNT = np.array((1, 4, 9)), 0.5, 3
 ROWS, FIRST = LENGTHS.sum(), np.cumsum(LENGTHS) - LENGTHS
@@ -51,13 +61,8 @@ def drawn(source):
 
 @pytest.mark.parametrize("where", ["memory", "file", "mixture"])
 def test_kept_columns_are_summed_over_n_step_windows_as_their_channels_are(log, where):
-    source = DatasetSource.create(log, NEEDS, spec=SPEC)
-    if where == "file":
-        source = dataclasses.replace(source, data=HostDataset(log))
-    if where == "mixture":
-        source = Mix((source, source))
-    batch = drawn(source)
-    row = FIRST[batch.obs[:, 0].astype(int)] + batch.obs[:, 1].astype(int)
+    batch = drawn(source_of(where, log, NEEDS, SPEC))
+    row = row_of(batch)
     assert len(np.unique(row)) == ROWS
     for at, name in enumerate(row):
         last = min(name + COUNT, np.cumsum(LENGTHS)[int(batch.obs[at, 0])])
@@ -67,6 +72,72 @@ def test_kept_columns_are_summed_over_n_step_windows_as_their_channels_are(log, 
         np.testing.assert_allclose(own["gains"], weight @ GAINS[name:last], rtol=1e-5)
         assert (own["speed"], own["log_prob"]) == (name, -name)  # of the first row
     assert batch.extras["cost"].dtype == np.float32
+
+
+def source_of(where, log, needs, spec):
+    source = DatasetSource.create(log, needs, spec=spec)
+    if where == "file":
+        return dataclasses.replace(source, data=HostDataset(log))
+    return Mix((source, source)) if where == "mixture" else source
+
+
+def row_of(record):
+    return FIRST[record.obs[..., 0].astype(int)] + record.obs[..., 1].astype(int)
+
+
+REDUCED = {"sum": np.sum, "mean": np.mean, "max": np.max, "last": lambda x, axis: x[-1]}
+
+
+@pytest.mark.parametrize("where", ["memory", "file", "mixture"])
+def test_totals_of_columns_are_of_the_episode_up_to_the_row(log, where):
+    """Also in n-step windows, whose first row they are of."""
+    kinds = ("sum", "mean") if where != "memory" else tuple(REDUCED)
+    for kind in kinds:
+        channels = {"cost": Channel(reduce=kind), "gains": Channel(parts=("a", "b"), reduce=kind)}
+        spec = dataclasses.replace(SPEC, channels=channels)
+        keep = tuple(f"episode/{name}" for name in ("cost", "gains", "return", "length"))
+        batch = drawn(source_of(where, log, dataclasses.replace(NEEDS, keep=keep), spec))
+        for at, row in enumerate(row_of(batch)):
+            past = slice(FIRST[int(batch.obs[at, 0])], row + 1)
+            own = [np.asarray(batch.extras[name][at]) for name in keep]
+            expected = [REDUCED[kind](x[past], axis=0) for x in (COST, GAINS)]
+            expected += [np.arange(ROWS)[past].sum(), past.stop - past.start]
+            for one, other in zip(own, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert [batch.extras[name].dtype for name in keep[::3]] == [np.float32, np.int32]
+
+
+@pytest.mark.parametrize("where", ["memory", "file", "mixture"])
+def test_rows_beside_have_what_is_kept_of_them(log, where):
+    """Final observations have none of it."""
+    beside = (Beside("goal", Later(share=(0.2, 0.5, 0.3))), Beside("any", Anywhere(40)))
+    needs = Needs(feeds=(Feed(batch=200, beside=beside),), keep=("cost", "episode/length"))
+    batch = drawn(source_of(where, log, needs, SPEC))
+    for rows in (batch, *batch.beside.values()):
+        real = rows.mask
+        at = row_of(rows)[real]
+        np.testing.assert_array_equal(rows.extras["cost"][real], COST[at])
+        steps = rows.obs[real, 1] + 1
+        np.testing.assert_array_equal(rows.extras["episode/length"][real], steps)
+    goal = batch.beside["goal"]
+    assert (~goal.mask).sum() > 20
+    assert not goal.extras["cost"][~goal.mask].any()
+    assert not goal.extras["episode/length"][~goal.mask].any()
+    assert set(goal.extras) == {"cost", "episode/length", "steps"}
+
+
+def test_totals_that_a_log_cannot_tell_are_refused(log):
+    def keep(*names, log=log, **feed):
+        needs = Needs(feeds=(Feed(batch=4, **feed),), keep=names)
+        return DatasetSource.create(log, needs, spec=SPEC)
+
+    with pytest.raises(Mistake, match=r"'log_prob' is no channel; .* return, length, cost, gains"):
+        keep("episode/log_prob")
+    with pytest.raises(Mistake, match="no column 'extra/cost'; it has no column beside its steps"):
+        keep("episode/cost", log=marked_log(LENGTHS))
+    steps = marked_log(LENGTHS, columns={"extra/steps": np.zeros(ROWS, np.float32)})
+    with pytest.raises(Mistake, match="keep names 'steps', an extra that later rows have"):
+        drawn(keep("steps", log=steps, beside=(Beside("goal", Later()),)))
 
 
 def test_missing_columns_are_refused_with_those_that_a_log_has(log):

@@ -1,12 +1,14 @@
 """A log that does not say its spaces is learned from in the world's; one that does must agree."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import sterling
+from sterling import algorithms
 from sterling.data import Dataset
 from sterling.data.dataset_metadata import Facts
 from sterling.data.file_conversion import convert_files
@@ -205,6 +207,17 @@ def test_dataset_rewards_are_unclipped_without_a_clipping_environment(tmp_path, 
     run_dataset.spec_and_summary(settings, world)
     found = run_dataset.read_log_in_world(settings.data).transitions().reward
     np.testing.assert_array_equal(np.asarray(found), -2.5)
+
+
+def test_returns_of_a_log_with_clipped_rewards_are_refused(tmp_path, world, monkeypatch):
+    """They would be sums of signs; those of a replay are of whole rewards."""
+    settings = asked(write(tmp_path / "points.npz", np.full((ROWS, 1), TORQUE, np.float32)))
+    monkeypatch.setattr(run_dataset, "_clips_rewards", lambda settings: True)
+    learner: Any = algorithms.find(settings.algorithm)
+    keep = dataclasses.replace(learner.needs(settings.config), keep=("episode/return",))
+    monkeypatch.setattr(learner, "needs", lambda config: keep)
+    with pytest.raises(Mistake, match=r"log's rewards are clipped as the world's.*reward_clip"):
+        run_dataset.spec_and_summary(settings, world)
 
 
 @pytest.mark.parametrize(

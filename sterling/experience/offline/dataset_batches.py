@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped, UInt32
 
 from sterling import random_keys as named
 from sterling.actor import Actor
@@ -26,7 +26,12 @@ from sterling.equations.value_losses import n_step_return
 from sterling.experience import beside_rows
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.offline.episode_sampler import EpisodeSampler
-from sterling.experience.offline.log_columns import KeptColumn, index_tasks, kept_columns
+from sterling.experience.offline.log_columns import (
+    KeptColumn,
+    index_tasks,
+    kept_columns,
+    kept_totals,
+)
 from sterling.experience.offline.preloaded_batches import PreloadedBatches
 from sterling.experience.replay.n_step_windows import rows_to_sum, sum_over_window, zero_unless
 from sterling.experience.task_index import TaskIndex
@@ -55,6 +60,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     tasks: dict[str, tuple[TaskIndex, UInt32[Array, "row"]]] = eqx.field(default_factory=dict)
     kept: tuple[KeptColumn, ...] = eqx.field(static=True, default=())  # columns that batches have
     team: bool = eqx.field(static=True, default=False)  # whether several agents act in a row
+    totals: dict[str, Shaped[Array, "row ..."]] = eqx.field(default_factory=dict)  # of ``keep``
 
     @classmethod
     def create(
@@ -67,7 +73,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Put the dataset on the device if it fits; ``sampling`` is a word of
         :func:`~sterling.data.episode_returns.shares`. The problem's ``spec`` says which columns are
         channels, and whether several agents act."""
-        kept = kept_columns(dataset, tuple(needs.keep), {} if spec is None else spec.channels)
+        known = dataset, tuple(needs.keep), {} if spec is None else spec.channels
+        kept, totals = kept_columns(*known), kept_totals(*known)
         team = spec is not None and spec.agents is not None
         asked = (feed.monte_carlo for feed in needs.feeds)
         gammas = {float(each) for each in asked if each is not None}
@@ -85,7 +92,8 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         sampler = EpisodeSampler.from_dataset(dataset, sampling)
         names = {name for feed in needs.feeds for name in feed.tasks}
         tasks = {name: index_tasks(dataset, name) for name in sorted(names)}
-        return cls(to_device(dataset), returns, time, sampler, needs, left, tasks, kept, team)
+        data = to_device(dataset)
+        return cls(data, returns, time, sampler, needs, left, tasks, kept, team, totals)
 
     @property
     def traced(self) -> bool:
@@ -172,7 +180,10 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def take(self, index: Int[AnyArray, "..."]) -> Record:
         """Return rows; indices beyond the end give the last row."""
-        return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
+        index = jnp.minimum(jnp.asarray(index), self._data.rows - 1)
+        rows = self._data.transitions(index)
+        totals = {name: x[index] for name, x in self.totals.items()}
+        return dataclasses.replace(rows, extras=rows.extras | totals) if totals else rows
 
     def steps_left(self, row: Int[Array, "..."]) -> Int[Array, "..."]:
         """Return how many rows of its episode begin with each row."""
@@ -184,8 +195,13 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         return row + steps
 
     def at(self, row: Int[Array, "..."]) -> Record:
-        """Return rows without extras."""
-        return dataclasses.replace(self.take(row), extras={})
+        """Return rows with what is kept of them, and the numbers of their tasks."""
+        rows = self.take(row)
+        made = {name: rows.extras[name] for name in self.tasks} | self._kept(rows)
+        return dataclasses.replace(rows, extras=made)
+
+    def _kept(self, rows: Record) -> dict[str, Array]:
+        return {each.name: each.values_in(rows) for each in self.kept}
 
     def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
         """Return the windows as transitions, with the extras that the feed asks for."""
@@ -200,7 +216,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
     def _added(self, first: Record, index: Int[Array, "..."], feed: Feed) -> dict[str, Any]:
         """Return the extras of rows that the feed asks for, but for the drawn rows' indices."""
         made: dict[str, Any] = {name: first.extras[name] for name in feed.tasks}
-        made |= {each.name: each.values_in(first) for each in self.kept}
+        made |= self._kept(first)
         if "one_step" in feed.add:
             made |= {"reward_now": first.reward, "discount_now": first.discount}
         if "next_action" in feed.add:

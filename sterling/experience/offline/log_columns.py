@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Array, UInt32
 
 from sterling.data.dataset import Dataset
+from sterling.experience.replay.kept_extras import TOTAL
+from sterling.experience.rollouts.episode_totals import STANDARD_CHANNELS
 from sterling.experience.task_index import TaskIndex, task_bits
 from sterling.problem.channels import NAME_PATTERN, RESERVED_COLUMNS, Channel
 from sterling.types import Mistake, Record
@@ -50,7 +52,13 @@ def kept_columns(
 ) -> tuple[KeptColumn, ...]:
     """Return the columns that the ``names`` of ``Needs.keep`` stand for; ``channels`` are those of
     the problem. Raise Mistake if the log lacks one, or has it in another shape than the world."""
-    check_columns(dataset, names, "keep names")
+    _check_kept(dataset, [name for name in names if not _is_total(dataset, name)], channels)
+    summed = [name for name in names if name in channels and channels[name].reduce == "sum"]
+    return tuple(KeptColumn(name, name in channels, name in summed) for name in names)
+
+
+def _check_kept(dataset: Dataset, names: list[str], channels: Mapping[str, Channel]) -> None:
+    check_columns(dataset, tuple(names), "keep names")
     block = next(dataset.blocks(1))
     for name in names:
         shape = block.arrays[EXTRA + name].shape[1:]
@@ -60,8 +68,57 @@ def kept_columns(
                 f"world reports {name!r} of shape {channels[name].shape}. Correct the log, or give "
                 "the environment that it is of."
             )
-    summed = [name for name in names if name in channels and channels[name].reduce == "sum"]
-    return tuple(KeptColumn(name, name in channels, name in summed) for name in names)
+
+
+def kept_totals(
+    dataset: Dataset, names: tuple[str, ...], channels: Mapping[str, Channel]
+) -> dict[str, Array]:
+    """Return what the names ``episode/NAME`` of ``Needs.keep`` stand for, where the log has no
+    column of this name: for every row the value of a channel, or of ``return`` or ``length``, for
+    the episode up to and including the row, as rollouts report it. Raise Mistake for other names,
+    and for a channel of which the log has no column."""
+    made, known = {}, STANDARD_CHANNELS | dict(channels)
+    for name in names:
+        if not _is_total(dataset, name):
+            continue
+        own = name.removeprefix(TOTAL)
+        if own not in known:
+            raise Mistake(
+                f"keep names {name!r}, but {own!r} is no channel; of an episode there are "
+                f"{', '.join(known)}. Use one of those."
+            )
+        if own in channels:
+            _check_kept(dataset, [own], channels)
+        made[name] = jnp.asarray(_totals(dataset, own, known[own].reduce))
+    return made
+
+
+def _is_total(dataset: Dataset, name: str) -> bool:
+    return name.startswith(TOTAL) and name not in _extras(dataset)
+
+
+def _totals(dataset: Dataset, name: str, reduce: str) -> np.ndarray:
+    """Return each row's value for its episode so far."""
+    found = []
+    for block in dataset.blocks():
+        if name == "length":
+            steps = np.ones(int(block.lengths.sum()), np.int32)
+        else:
+            steps = block.arrays["reward" if name == "return" else EXTRA + name].astype(np.float64)
+        parts = np.split(steps, np.cumsum(block.lengths)[:-1])
+        found += [_so_far(part, reduce) for part in parts]
+    total = np.concatenate(found)
+    return total.astype(np.int32 if name == "length" else np.float32)
+
+
+def _so_far(steps: np.ndarray, reduce: str) -> np.ndarray:
+    if reduce == "last":
+        return steps
+    if reduce == "max":
+        return np.maximum.accumulate(steps)
+    total = steps.cumsum(0)
+    count = np.arange(1, len(steps) + 1).reshape(-1, *(1,) * (steps.ndim - 1))
+    return total / count if reduce == "mean" else total
 
 
 def check_columns(dataset: Dataset, names: tuple[str, ...], who: str) -> None:

@@ -230,9 +230,9 @@ class RingRows(NamedTuple):
         return jnp.where(row >= 0, jnp.mod(row + steps * envs, rows * envs), row)
 
     def at(self, row: Int[Array, "..."]) -> Record:
-        """Return rows without extras."""
+        """Return rows with what is kept of them."""
         place = place_of(self.ring, self.seed, row)
-        found = window_transitions(self.ring, Feed(), place, extras={}, keep=False)
+        found = window_transitions(self.ring, Feed(), place, extras={}, keep=True)
         return dataclasses.replace(found, mask=found.mask & (row >= 0))
 
 

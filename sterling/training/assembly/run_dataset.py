@@ -247,6 +247,12 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
     _CLIPPED_LOGS.discard(book)
     if _clips_rewards(settings):
         _CLIPPED_LOGS.add(book)
+        needs = algorithms.find(settings.algorithm).needs(settings.config)
+        if "episode/return" in needs.keep and not needs.beside_log:
+            raise Mistake(
+                "keep names 'episode/return', but the log's rewards are clipped as the world's. "
+                "Leave it out, or give --env reward_clip=false."
+            )
     if world is not None:
         _WORLD_SPACES[book] = world_spaces(world), settings.name
     read_log_in_world.cache_clear()
