@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
@@ -22,6 +21,7 @@ from jaxtyping import Array, Int, Key
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language import conversation_files
+from sterling.experience.language.epoch_order import EpochOrder
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Feed, Mistake, Record
@@ -114,7 +114,8 @@ def _similar_character(letter: str, random: Random) -> str:
 
 
 class PairSource(StaticSource, NoFeedback, eqx.Module):
-    """Draws preference pairs as rows of tokens ``(row, token)``, shared by all seeds.
+    """Draws preference pairs as rows of tokens ``(row, token)``, shared by all seeds: each pair
+    once before any comes again, in another order for every seed.
 
     A record is laid out as in :mod:`sterling.experience.language.token_rows`: first the preferred
     rows of all pairs, then the rejected ones. ``extras["group"]`` is the pair's number in its
@@ -125,6 +126,7 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
     ids: Int[Array, "pair 2 time"] | None  # None in a checkpoint: made again on resuming
     begin: Int[Array, "pair 2"] | None  # position of each answer's first token
     length: Int[Array, "pair 2"] | None  # number of tokens before the padding
+    order: EpochOrder | None  # None: every iteration begins anew
     needs: Comparisons = eqx.field(static=True)
 
     @classmethod
@@ -134,8 +136,10 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
         needs: Comparisons,
         tokenizer: Tokenizer,
         context: int = 0,
+        seeds: int = 0,
     ) -> PairSource:
-        """Tokenize the pairs, in rows of ``context`` tokens (0: as long as the longest text).
+        """Tokenize the pairs for so many ``seeds`` (0: any number, whose every iteration begins
+        anew), in rows of ``context`` tokens (0: as long as the longest text).
 
         Raises :class:`Mistake` for texts that are longer, and if there are no pairs.
         """
@@ -153,7 +157,8 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
             for side, own in enumerate(both):
                 ids[number, side, : len(own)] = own
         begin = np.array([[first] * 2 for first, _ in texts], np.int32)
-        return cls(jnp.asarray(ids), jnp.asarray(begin), jnp.asarray(length), needs)
+        order = EpochOrder.create(seeds) if seeds else None
+        return cls(jnp.asarray(ids), jnp.asarray(begin), jnp.asarray(length), order, needs)
 
     @property
     def traced(self) -> bool:
@@ -163,22 +168,21 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
     def collect(
         self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[PairSource, PairSource]:
-        """Return the source itself, which is also what updates draw from: nothing is collected."""
-        return self, self
+        """Return the source after this iteration's pairs, and what updates draw them from: nothing
+        is collected."""
+        now = (self.order or EpochOrder.create(keys.size)).begun(named.fold_each(keys, "compare"))
+        after = None if self.order is None else now.after(self.needs.feeds[0])
+        return dataclasses.replace(self, order=after), dataclasses.replace(self, order=now)
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch: two per pair."""
         return 2 * feed.batch
 
     def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
-        """Draw the pairs' indices uniformly."""
+        """Return the indices of the next pairs."""
         assert self.ids is not None  # None only in a checkpoint
-        shape, pairs = (feed.updates, feed.batch), self.ids.shape[0]
-
-        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
-            return jax.random.randint(key, shape, 0, pairs, jnp.int32)
-
-        return jax.vmap(choose)(named.fold_each(keys, "compare"))
+        assert self.order is not None  # None only before an iteration
+        return self.order.choose(self.ids.shape[0], feed.updates, feed.batch)
 
     def draw(
         self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "batch"]
@@ -193,11 +197,11 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
 
     def to_checkpoint(self) -> PairSource:
         """Drop the pairs: on resuming they are read or made again."""
-        return PairSource(None, None, None, self.needs)
+        return PairSource(None, None, None, self.order, self.needs)
 
     def from_checkpoint(self, fresh: PairSource) -> PairSource:
         """Take the pairs of ``fresh``."""
-        return fresh
+        return dataclasses.replace(fresh, order=self.order)
 
     def _record(self, index: Int[Array, "batch"]) -> Record:
         def rows(of: Any) -> Any:

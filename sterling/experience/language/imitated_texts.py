@@ -9,13 +9,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language.conversation_files import opening_of, read_conversations
+from sterling.experience.language.epoch_order import EpochOrder
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
@@ -27,23 +27,26 @@ HELD_OUT_REASON = "their questions are held out for evaluation"
 
 
 class Demonstrations(StaticSource, NoFeedback, eqx.Module):
-    """Draws texts ``(row, token)`` uniformly; all seeds share them."""
+    """Draws texts ``(row, token)``: each once before any comes again, in another order for every
+    seed; all seeds share them."""
 
     texts: Record | None  # (row, token); None in a checkpoint: made again on resuming
+    order: EpochOrder | None  # None: every iteration begins anew
     needs: Texts = eqx.field(static=True)
 
     @classmethod
     def from_transcripts(
-        cls, lines: list[Transcript], voice: ChatSettings, needs: Texts
+        cls, lines: list[Transcript], voice: ChatSettings, needs: Texts, seeds: int = 0
     ) -> Demonstrations:
-        """Create the source from lines; failed and cut ones are left out. Mistake if none is
-        left."""
+        """Create the source of so many ``seeds`` from lines (0: any number, whose every iteration
+        begins anew); failed and cut ones are left out. Mistake if none is left."""
         whole = [line for line in lines if line.turns and not line.failed and not line.cut]
         if not whole:
             why = next((line.failed for line in lines if line.failed), "all are too long")
             raise Mistake(f"no text is left to imitate: {why}; raise context, or check the data")
         made = to_record([GroupedLines(whole, [0] * len(whole))], voice, len(whole))
-        return cls(jax.tree.map(lambda x: x[0], made), needs)
+        order = EpochOrder.create(seeds) if seeds else None
+        return cls(jax.tree.map(lambda x: x[0], made), order, needs)
 
     @property
     def traced(self) -> bool:
@@ -53,21 +56,20 @@ class Demonstrations(StaticSource, NoFeedback, eqx.Module):
     def collect(
         self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[Demonstrations, Demonstrations]:
-        """Return the source itself, which is also what updates draw from: nothing is collected."""
-        return self, self
+        """Return the source after this iteration's texts, and what updates draw them from: nothing
+        is collected."""
+        now = (self.order or EpochOrder.create(keys.size)).begun(named.fold_each(keys, "sample"))
+        after = None if self.order is None else now.after(self.needs.feeds[0])
+        return dataclasses.replace(self, order=after), dataclasses.replace(self, order=now)
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
         return feed.batch
 
     def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
-        """Draw the texts' indices uniformly."""
-        count, shape = self._texts.mask.shape[0], (feed.updates, feed.batch)
-
-        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
-            return jax.random.randint(key, shape, 0, count, jnp.int32)
-
-        return jax.vmap(choose)(named.fold_each(keys, "sample"))
+        """Return the indices of the next texts."""
+        assert self.order is not None  # None only before an iteration
+        return self.order.choose(self._texts.mask.shape[0], feed.updates, feed.batch)
 
     def draw(
         self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "batch"]
@@ -86,7 +88,7 @@ class Demonstrations(StaticSource, NoFeedback, eqx.Module):
 
     def from_checkpoint(self, fresh: Demonstrations) -> Demonstrations:
         """Take the texts of ``fresh``."""
-        return fresh
+        return dataclasses.replace(self, texts=fresh.texts)
 
 
 def make_demonstrations(

@@ -68,7 +68,7 @@ def _source_builder(settings: Settings) -> Callable[[int], Any]:
     if needs.has_feed(PAIRS):
         return _comparison_source(settings, place, base.tokenizer, needs)
     lines, voice = context_length.texts_to_imitate(speech, place, levels, voice)
-    return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs)
+    return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs, seeds)
 
 
 def _texts_source(settings: Settings, tokenizer: Tokenizer) -> Callable[[int], Any]:
@@ -79,7 +79,7 @@ def _texts_source(settings: Settings, tokenizer: Tokenizer) -> Callable[[int], A
         return _comparison_source(settings, None, tokenizer, needs)
     voice = chat_settings(settings, tokenizer, settings.context)
     lines, voice = context_length.texts_to_imitate(speech, None, (), voice)
-    return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs)
+    return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs, seeds)
 
 
 def _check_held_out(settings: Settings, levels: tuple[int, ...]) -> None:
@@ -152,4 +152,5 @@ def _comparison_source(
     else:
         assert place is not None  # without texts there is an environment
         pairs = answer_pairs.make_pairs(place, asked_levels(settings, place), speech.examples)
-    return lambda seeds: answer_pairs.PairSource.create(pairs, needs, tokenizer, speech.context)
+    how = (pairs, needs, tokenizer, speech.context)
+    return lambda seeds: answer_pairs.PairSource.create(*how, seeds)

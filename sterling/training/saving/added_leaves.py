@@ -3,7 +3,8 @@
 Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
 action masks note choices without an option in ``empty_choice``. The past of an actor with a memory
-has the world's ``channels``. Replay buffers of learners from returns have them in ``to_go``.
+has the world's ``channels``. Replay buffers of learners from returns have them in ``to_go``. Runs
+on texts keep the ``order`` in which they draw them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 REMAINDER = "/remainder"
+TEXT_ORDER, ALWAYS = ("source/order/key", "source/order/drawn"), "iteration"
 PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
@@ -25,17 +27,22 @@ BESIDE = {
 def added_leaves(names: Container[str], wanted: Iterable[str]) -> set[str]:
     """Return which ``wanted`` leaves were added to parts that are complete but for them among
     ``names``."""
-    return {
-        name
-        for name in wanted
-        for added, beside in BESIDE.items()
-        if name.endswith(added)
-        and name not in names
-        and all(name.removesuffix(added) + each in names for each in beside)
-    } | {
-        name
-        for name in wanted
-        if PAST_CHANNELS in name
-        and name not in names
-        and name.partition(PAST_CHANNELS)[0] + PAST_FIRST in names
-    }
+    order = {name for name in wanted if name in TEXT_ORDER and name not in names}
+    return (
+        (order if ALWAYS in names else set())
+        | {
+            name
+            for name in wanted
+            for added, beside in BESIDE.items()
+            if name.endswith(added)
+            and name not in names
+            and all(name.removesuffix(added) + each in names for each in beside)
+        }
+        | {
+            name
+            for name in wanted
+            if PAST_CHANNELS in name
+            and name not in names
+            and name.partition(PAST_CHANNELS)[0] + PAST_FIRST in names
+        }
+    )
