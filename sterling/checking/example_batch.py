@@ -90,8 +90,11 @@ def corrupt_masked_rows(batch: Record, noise: float, rollout: bool) -> Record:
 
 
 def with_final_discount(batch: Record, discount: float) -> Record:
-    """Return the batch with ``discount`` at the last rows of its episodes."""
-    return Record(**{**vars(batch), "discount": jnp.where(batch.last, discount, 1.0)})
+    """Return the batch with ``discount`` at the last rows of its episodes, also as that of the
+    row's own step."""
+    final = jnp.where(batch.last, discount, 1.0)
+    now = {"discount_now": final} if "discount_now" in batch.extras else {}
+    return Record(**{**vars(batch), "discount": final, "extras": {**batch.extras, **now}})
 
 
 def _choose_actions(algorithm: Any, state: Any, obs: Any, rollout: bool) -> Any:

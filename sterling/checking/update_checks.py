@@ -27,7 +27,7 @@ from sterling.system.shown_values import shown_value
 from sterling.types import Record, Signals
 
 ROWS = 256  # observations given to ``act``
-REWARDS = (AGENTS_REWARD, "episode/return")  # extras that are made of rewards
+REWARDS = (AGENTS_REWARD, "episode/return", "reward_now")  # extras that are made of rewards
 RANDOM_DRAWS = ("random_bits", "threefry2x32", "rng_bit_generator")  # JAX's operations
 
 

@@ -17,9 +17,10 @@ from gymnasium import spaces
 from sterling.algorithms.online import dqn, ppo, r2d2
 from sterling.checking import check_algorithm, check_environment
 from sterling.checking.environments.world_rules import JUDGE_CHECK
+from sterling.checking.example_batch import with_final_discount
 from sterling.cli import main
 from sterling.envs.native.bit_flip import Flip
-from sterling.types import Mistake, Record, Signals, Spec, Step
+from sterling.types import Feed, Mistake, Needs, Record, Signals, Spec, Step
 
 
 def algorithm(module, **parts):
@@ -57,6 +58,35 @@ def unmasked(state, batch, key):
 
 def endless(state, batch, key):
     return dqn.learn(state, changed(batch, discount=jnp.ones_like(batch.discount)), key)
+
+
+def own_step_needs(config):
+    feed = Feed(batch=config.batch, n_step=3, add=("one_step",))
+    return Needs(config.collect, (feed,), config.capacity, config.warmup)
+
+
+def own_step(state, batch, key):
+    """Learn from the reward and discount of the row's own step alone."""
+    now = {name: batch.extras[f"{name}_now"] for name in ("reward", "discount")}
+    return dqn.learn(state, changed(batch, **now), key)
+
+
+def test_final_discount_is_also_that_of_the_rows_own_step():
+    last = jnp.array([True, False])
+    extras = {"discount_now": jnp.ones(2), "weight": jnp.ones(2)}
+    parts = dict.fromkeys(("obs", "action", "reward", "next_obs", "mask"), jnp.zeros(2))
+    batch = Record(**parts, discount=jnp.ones(2), last=last, extras=extras)
+    ended = with_final_discount(batch, 0.0)
+    assert ended.discount.tolist() == ended.extras["discount_now"].tolist() == [0.0, 1.0]
+    assert ended.extras["weight"].tolist() == [1.0, 1.0]
+    plain = with_final_discount(changed(batch, extras={}), 0.0)
+    assert (plain.discount.tolist(), plain.extras) == ([0.0, 1.0], {})
+
+
+@pytest.mark.slow
+def test_check_lets_a_learner_read_the_discount_of_the_rows_own_step_alone():
+    found = of_updates(algorithm(dqn, needs=own_step_needs, learn=own_step))
+    assert wrong(found) == []
 
 
 def deaf(state, obs, key, explore):
