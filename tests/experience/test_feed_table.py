@@ -59,8 +59,6 @@ REFUSED = (  # feeds, stores, options (* for all), and what is said; the first t
     ("dreams", "*", "hidden", "which its policy does not|only critics see"),
     ("dreams", "*", "hindsight", "hindsight does not change the goals of model rollouts"),
     ("later", "*", "hindsight", "draws its goals itself"),
-    ("kept totals", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
-    ("kept totals", "log, file, mixture", "*", "no column 'extra/episode/return'; it has"),
     (f"{LIVED}, {BESIDE}", "*", "hindsight", "hindsight needs a replay buffer"),
     ("expert", "mixture", "hindsight", ""),
     ("*", "log, file, mixture", "hindsight", "does not relabel goals of a dataset"),
