@@ -141,6 +141,7 @@ def test_language_run_serves_as_base_model_of_another(place):
 def test_adapter_export_without_a_peft_base_is_refused(place, capsys, base):
     if base == "size":
         sterling.train("sft", "reverse-text", model="nano", lora=2, out="size", **SMALL)
+    capsys.readouterr()  # the lines of the training
     assert main(["export", base, "refused", "--adapters"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
