@@ -51,7 +51,7 @@ demo: $(DEMO_STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a
 	$(STERLING) play runs/demo --video runs/demo/cheetah.mp4
 
 # Most of the time goes into compiling, so it is done in the least time; tests marked as_users compile as
-# users do (tests/contract/conftest.py). Annotations of shapes are executed in the processes of the first line.
+# users do (tests/compiled_for_users.py). Annotations of shapes are executed in the processes of the first line.
 PYTEST = XLA_FLAGS="$(LEAST)" $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --dist worksteal
 LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
 ANNOTATED := tests/algorithms tests/contract tests/equations

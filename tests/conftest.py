@@ -26,6 +26,7 @@ import fixed_environment  # noqa: F401  (before JAX and others are imported)
 import jax
 import kept_programs
 import pytest
+from compiled_for_users import pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401  (hooks)
 from hypothesis import settings
 from programs_at_import import ProgramsAtImport
 

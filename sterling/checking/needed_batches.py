@@ -85,8 +85,8 @@ class FeedSubject:
         """Return the batch of the feed's first update."""
         if not self._batch.mask.any():
             raise NotChecked(
-                "there is no valid row to learn from yet: declare a larger warmup or shorter "
-                "sequences as `checked_in`"
+                "there is no valid row to learn from yet: give the algorithm a larger warmup or "
+                "shorter sequences in its `checked_in`"
             )
         return self._batch
 

@@ -52,7 +52,7 @@ def make_spec(
     """Return the ``Spec`` of a world of environments with this description; print a line about
     observations outside their space."""
     if description.outside:
-        print_notice(f"{name}: {description.outside}. Widen the space, or clip.")
+        print_notice(f"{name}: {description.outside}. Widen the space, or clip the observation.")
     channels = complete_channels(description, wanted, name)
     agents = Agents(description.agents) if description.agents else None
     beside: Any = {"channels": channels, "agents": agents, "limit": description.limit}

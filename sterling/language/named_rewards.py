@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.shown_values import shown_value
+from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake
 
 GATE = "gate"
@@ -34,7 +35,7 @@ class RewardRule:
     """
 
     def __init__(self, text: str = ""):
-        self.text, self.names = text, set[str]()
+        self.text, self.names, self._reported = text, set[str](), set[str]()
         self._root: ast.expr | None = None
         if text.strip():
             try:
@@ -54,14 +55,21 @@ class RewardRule:
         known = sorted(found)
         if not self.names or self.names & set(known):
             return
-        has = (
-            f"they are {', '.join(known)}" if known else "the verdict is one number without a name"
-        )
+        has = f"they are {', '.join(known)}" if known else "a verdict is one number without a name"
         wrong = min(self.names)
         raise Mistake(
             f"rewards={self.text!r} names no reward that answers get"
             f"{did_you_mean(wrong, known, has)}"
         )
+
+    def report_missing(self, found: Iterable[str]) -> None:
+        """Print a line, once, for each name of the rule that no answer of a batch has: it may be
+        misspelt, or not have applied yet."""
+        known = sorted(found)
+        for name in sorted(self.names - set(known) - self._reported):
+            near = did_you_mean(name, known, f"they have {', '.join(known)}")
+            print_notice(f"--rewards: no answer of this batch has the reward {name}{near}")
+            self._reported.add(name)
 
     def _check(self, node: ast.AST) -> None:
         """Raise Mistake for a part that rules do not have, and collect the names."""
@@ -108,11 +116,10 @@ def _evaluate(node: ast.AST, rewards: Mapping[str, float]) -> Value:
 def _combine(operation: ast.operator, left: Value, right: Value) -> Value:
     if isinstance(operation, ast.Mult):
         return None if left is None or right is None else left * right
-    if left is None or right is None:
-        only = left if right is None else right
-        negated = isinstance(operation, ast.Sub) and left is None and only is not None
-        return -only if negated and only is not None else only
-    return left - right if isinstance(operation, ast.Sub) else left + right
+    if isinstance(operation, ast.Sub) and right is not None:
+        right = -right
+    known = [each for each in (left, right) if each is not None]
+    return sum(known) if known else None
 
 
 def read_rewards(found: Any) -> float | dict[str, float]:

@@ -183,7 +183,9 @@ class SceneBatch:
                 transcript.cut |= transcript.full
         lines = [self.transcripts[place] for place in sorted(self.transcripts)]
         if judged := [line for line in lines if line.verdicts]:
-            self.settings.rule.check_names({name for line in judged for name in line.rewards})
+            names = {name for line in judged for name in line.rewards}
+            self.settings.rule.check_names(names)
+            self.settings.rule.report_missing(names)
         return lines
 
     def _combined(self, verdict: Verdict) -> Verdict:

@@ -35,6 +35,7 @@ REASONS = (
     "refused",  # there is no sandbox to run code in
     *VERIFIER_FAULTS,
 )
+FULL = 1.0 - 1e-9  # the reward of a right answer, up to rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,6 @@ def is_right(verdicts: Sequence[Verdict]) -> bool:
     return verdicts[-1].reason == RIGHT.reason or math.fsum(own) >= FULL
 
 
-FULL = 1.0 - 1e-9  # the reward of a right answer, up to rounding
 RIGHT = Verdict(1.0, "right")
 WRONG = Verdict(0.0, "wrong")
 NO_ANSWER = Verdict(0.0, "no answer")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 LASTING = (  # errors of the operating system that do not pass
-    *(FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError),
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
 )
 
 

@@ -153,6 +153,18 @@ def test_scene_combines_the_named_rewards_of_each_turn_and_keeps_them():
         played("rihgt")
 
 
+def test_name_that_no_answer_of_a_batch_has_is_told_once(capsys):
+    rule = RewardRule("right + 0.2*fromat + 0.1*length")
+    for _ in range(2):
+        rule.report_missing({"right", "format", "length"})
+    rule.report_missing({"right", "format"})
+    told = "--rewards: no answer of this batch has the reward"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{told} fromat; did you mean format?",
+        f"{told} length; they have format, right",
+    ]
+
+
 def of_rewards(**rewards):
     return Transcript(0, 0, turns=1, verdicts=(Verdict.of_rewards(rewards),))
 

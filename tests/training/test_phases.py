@@ -214,6 +214,7 @@ def test_a_finished_run_is_given_another_phase(tmp_path):
         sterling.resume(tmp_path / "run", steps=1000)
 
 
+@pytest.mark.as_users  # one seed alone equals one among others bit for bit
 @pytest.mark.slow
 def test_processes_strategy_reports_the_same_phase_results(tmp_path):
     how = {**PPO, "steps": 64, "evaluate_episodes": 2, "then": "steps=64 env.max_episode_steps=30"}

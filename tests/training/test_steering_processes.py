@@ -52,6 +52,7 @@ def rows(path):
     ]
 
 
+@pytest.mark.as_users
 @pytest.mark.slow
 def test_seed_processes_stop_at_the_iteration_of_one_process(tmp_path):
     """Patience decides by the mean over the seeds of all processes; callbacks log for their own."""
@@ -74,6 +75,7 @@ def test_seed_processes_stop_at_the_iteration_of_one_process(tmp_path):
     same(alone.best.agent.state, loaded.best.agent.state)
 
 
+@pytest.mark.as_users
 @pytest.mark.slow
 def test_a_callback_of_one_process_stops_all(tmp_path):
     class Asks:
@@ -166,6 +168,7 @@ def test_stop_conditions_take_a_lower_loss_for_the_better_one():
     assert said == ["", "", "", "the mean held-out loss did not fall below 1 in 2 evaluations"]
 
 
+@pytest.mark.as_users
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "ends"), [(15, SystemExit), (9, Mistake)])
 def test_seed_processes_resumed_after_a_kill_stop_as_before(number, ends, tmp_path):

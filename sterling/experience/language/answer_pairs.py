@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, Key
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language import conversation_files
-from sterling.experience.language.epoch_order import EpochOrder
+from sterling.experience.language.epoch_order import EpochOrder, in_iteration
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Feed, Mistake, Record
@@ -170,8 +170,8 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
     ) -> tuple[PairSource, PairSource]:
         """Return the source after this iteration's pairs, and what updates draw them from: nothing
         is collected."""
-        now = (self.order or EpochOrder.create(keys.size)).begun(named.fold_each(keys, "compare"))
-        after = None if self.order is None else now.after(self.needs.feeds[0])
+        own = named.fold_each(keys, "compare")
+        now, after = in_iteration(self.order, own, self.needs.feeds[0])
         return dataclasses.replace(self, order=after), dataclasses.replace(self, order=now)
 
     def rows(self, feed: Feed) -> int:

@@ -3,7 +3,8 @@
 Every pass has an order of its own, a permutation that is computed row by row: a Feistel network
 over the smallest 2^2h numbers that hold all rows, applied again to what it takes beyond them
 (Black and Rogaway 2002, "Ciphers with arbitrary finite domains", cycle walking). So a pass over any
-number of rows needs no memory and no sorting.
+number of rows needs no memory and no sorting, and can be compiled; finite sets of
+questions, which the host goes through, are in ``language/question_order.py``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ class EpochOrder(eqx.Module):
 
         chosen: Int[Array, "seed update batch"] = jax.vmap(of_seed)(self.key, self.drawn)
         return chosen
+
+
+def in_iteration(
+    order: EpochOrder | None, keys: Key[Array, "seed"], feed: Feed
+) -> tuple[EpochOrder, EpochOrder | None]:
+    """Return the order in which an iteration draws a feed's rows, and the one after it. Without an
+    order every iteration begins a pass."""
+    now = (order or EpochOrder.create(keys.size)).begun(keys)
+    return now, None if order is None else now.after(feed)
 
 
 def shuffled_place(

@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, Key
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language.conversation_files import opening_of, read_conversations
-from sterling.experience.language.epoch_order import EpochOrder
+from sterling.experience.language.epoch_order import EpochOrder, in_iteration
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
@@ -58,8 +58,8 @@ class Demonstrations(StaticSource, NoFeedback, eqx.Module):
     ) -> tuple[Demonstrations, Demonstrations]:
         """Return the source after this iteration's texts, and what updates draw them from: nothing
         is collected."""
-        now = (self.order or EpochOrder.create(keys.size)).begun(named.fold_each(keys, "sample"))
-        after = None if self.order is None else now.after(self.needs.feeds[0])
+        own = named.fold_each(keys, "sample")
+        now, after = in_iteration(self.order, own, self.needs.feeds[0])
         return dataclasses.replace(self, order=after), dataclasses.replace(self, order=now)
 
     def rows(self, feed: Feed) -> int:

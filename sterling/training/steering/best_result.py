@@ -7,10 +7,8 @@ from typing import Any
 
 from sterling.training.agent import Agent
 from sterling.training.steering.best_policy import BestPolicy
-from sterling.training.steering.judged_score import LOSS
+from sterling.training.steering.judged_score import LOSS, RETURN
 from sterling.training.trained_run import TrainedRun
-
-CHOSEN_SCORES = ("chosen_return", "chosen_loss")
 
 
 def best_result(
@@ -31,7 +29,7 @@ def best_result(
     return {
         "chosen_by": f"the {highest} {best.score.name} of each seed's periodic evaluations",
         "progress": list(best.steps),  # steps (or updates) of each seed's best policy
-        CHOSEN_SCORES[best.score is LOSS]: list(best.scores),
+        best.score.chosen: list(best.scores),
         "unended": unended,
         "final": found,
     }
@@ -50,7 +48,8 @@ def merge_best_results(
     def per_seed(name: str) -> list[Any]:
         return interleave([part.get(name, [None] * len(part["seeds"])) for part in parts])
 
-    chosen = [name for name in CHOSEN_SCORES if any(name in part for part in parts)]
+    known = (RETURN.chosen, LOSS.chosen)
+    chosen = [name for name in known if any(name in part for part in parts)]
     measured = dict.fromkeys(name for part in parts for name in part["final"])
     return {
         "best": {

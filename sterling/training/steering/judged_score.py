@@ -16,6 +16,7 @@ class JudgedScore:
     column: str = "evaluation/return"  # of a row of metrics
     name: str = "return"  # in a sentence
     better: int = 1  # 1: higher is better, -1: lower
+    chosen: str = "chosen_return"  # what result.json calls the score that chose the best policy
 
     def is_better(self, one: float, other: float) -> bool:
         """Whether a score is better than another one."""
@@ -28,7 +29,7 @@ class JudgedScore:
 
 
 RETURN = JudgedScore()
-LOSS = JudgedScore(HELD_OUT_LOSS, "held-out loss", -1)
+LOSS = JudgedScore(HELD_OUT_LOSS, "held-out loss", -1, "chosen_loss")
 
 
 def judged_score(settings: Settings) -> JudgedScore:
