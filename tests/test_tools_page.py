@@ -64,7 +64,7 @@ def test_tools_page_world_of_several_turns_is_solved_in_three_guesses(folder):
 def test_tools_page_commands_run_with_fewer_updates(folder):
     run_examples()
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 7
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1", line)
         batch = " --evaluate-episodes 2" if " train " in line else ""

@@ -13,7 +13,8 @@ their losses has the same value and gradient.
 ``mask`` holds at tokens that have a loss. ``counted`` holds at tokens that the denominators count,
 by default the same: pass the mask from before tokens were rejected (as too stale, or of a truncated
 answer), so that rejecting some does not raise the weight of the rest. A row without any counted
-token is padding: it does not count as a row, nor its group as a group.
+token is padding: it does not count as a row, nor its group as a group. Where an answer has several
+rows (equations/line_rows.py), ``portion`` is each row's portion of it: such rows count as one.
 """
 
 from __future__ import annotations
@@ -37,21 +38,24 @@ def token_weights(
     *,
     length: Float[Array, ""] | float | int | None = None,
     counted: Mask | None = None,
+    portion: Float[Array, "row"] | None = None,
 ) -> Tokens:
     """Return each token's weight, by the module docstring; 0 outside ``mask``.
 
     ``group``: any integers, used only by "prompt" (in a minibatch they may be the whole batch's
     keys, larger than its number of rows). ``length``: the longest allowed answer in tokens, which
-    "sum-constant" needs. Raises Mistake if it is missing, and for unknown aggregations.
+    "sum-constant" needs. ``portion``: by default every row is an answer of its own. Raises Mistake
+    for a missing length, and for unknown aggregations.
     """
     counted = mask if counted is None else counted
     each = jnp.sum(counted.astype(jnp.float32), -1)
-    nonempty = (each > 0.0).astype(jnp.float32)
+    portion = jnp.ones_like(each) if portion is None else portion
+    nonempty = jnp.where(each > 0.0, portion, 0.0)
     rows = jnp.maximum(jnp.sum(nonempty), 1.0)
     if how == "token":
         per_row = jnp.broadcast_to(jnp.sum(each), each.shape)
     elif how == "sequence":
-        per_row = rows * each
+        per_row = rows * each / portion
     elif how == "sum":
         per_row = jnp.broadcast_to(rows, each.shape)
     elif how == "sum-constant":

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from sterling.equations.line_rows import line_sum
+
 Steps = Float[Array, "row step"]
 Tokens = Float[Array, "row token"]
 Turns = Float[Array, "row turn"]
@@ -88,9 +90,14 @@ def turn_returns(
     turn: Int[Array, "row token"],
     mask: Bool[Array, "row token"],
     gamma: Number = 1.0,
+    rows_before: Int[Array, "row"] | None = None,
 ) -> Tokens:
-    """Return for every own token the return from its turn on, discounted per turn; no critic."""
+    """Return for every own token the return from its turn on, discounted per turn; no critic. With
+    ``rows_before`` (equations/line_rows.py) it counts turns in later rows of the line too."""
     valid = first_token_of_turn(jnp.zeros_like(mask, reward.dtype), turn, mask, reward.shape[1])[1]
+    if rows_before is not None:
+        valid = line_sum(valid.astype(reward.dtype), rows_before) > 0.0
+        reward = line_sum(reward, rows_before)
     return spread_to_tokens(returns_to_go(reward, valid, gamma), turn, mask)
 
 

@@ -37,6 +37,7 @@ class Turn:
 
     seat: int
     messages: tuple[Message, ...]
+    fresh_context: bool = False  # the seat forgets what was said before: these messages are all
 
 
 @runtime_checkable
@@ -56,7 +57,8 @@ class Scene(Protocol):
 class TextWorld(Protocol):
     """A source of scenes. Some worlds also offer ``solve(scene) -> str``, a good answer in the
     scene's present turn, for demonstrations. Worlds with a limited number of questions offer
-    ``count(level) -> int`` (:mod:`sterling.language.question_order`)."""
+    ``count(level) -> int`` (:mod:`sterling.language.question_order`). Those that begin a seat's
+    context anew have ``contexts``, the most contexts of one seat in a scene (default 1)."""
 
     name: str
     seats: int
@@ -88,9 +90,10 @@ class BaseScene(abc.ABC):
     def hear(self, seat: int, text: str) -> None:
         """React to a seat's answer: give it a verdict, and ask a seat or end the scene."""
 
-    def ask(self, seat: int, *messages: Message) -> None:
-        """Give a seat the turn, with these messages."""
-        self.turn = Turn(seat, messages)
+    def ask(self, seat: int, *messages: Message, fresh_context: bool = False) -> None:
+        """Give a seat the turn, with these messages; in a ``fresh_context`` they are all that it
+        knows: what it shall remember is said in them again."""
+        self.turn = Turn(seat, messages, fresh_context)
 
     def judge(self, seat: int, reward: float | Mapping[str, float], reason: str = "") -> None:
         """Add the verdict on a seat's latest answer: its reward, or several with names. Without a
@@ -108,6 +111,24 @@ def check_seat(world: TextWorld, seat: object) -> None:
         raise Mistake(
             f"a scene of {world.name} asks seat {seat!r}, and the world has {said}, numbered from "
             "0. Set its `seats`, or correct the scene's turns"
+        )
+
+
+def context_count(world: Any) -> int:
+    """Return the most contexts of one seat in a scene of the world (``contexts``). Raises Mistake
+    unless that is a number above 0."""
+    count = getattr(world, "contexts", 1)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise Mistake(f"{world.name}: `contexts` must be a number above 0, not {count!r}")
+    return count
+
+
+def check_contexts(world: Any, count: int) -> None:
+    """Raise Mistake, which names the world, if a seat of a scene had more contexts than it says."""
+    if count > (most := context_count(world)):
+        raise Mistake(
+            f"a scene of {world.name} began {count} contexts for one seat, and the world has "
+            f"{most}. Set its `contexts`, or begin fewer"
         )
 
 

@@ -1,8 +1,8 @@
 """Play scenes with a model: encode messages, sample answers, and pass them to the scene.
 
-Every seat of a scene has one *transcript* of tokens. The tokens that the model sampled are kept as
-they were sampled, with their log-probabilities; what was said to it is encoded between them. No
-text is encoded twice.
+Every seat of a scene has one *transcript* of tokens (engine/transcript.py). The tokens that the
+model sampled are kept as they were sampled, with their log-probabilities; what was said to it is
+encoded between them. No text is encoded twice.
 
 A scene that raises, hangs or answers nonsense loses its own transcripts and nothing else: they are
 marked as failed, and the reasons are counted.
@@ -21,12 +21,13 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from sterling import random_keys as named
+from sterling.language.engine.transcript import Transcript
 from sterling.language.models.generation import Answers, Prompts, round_up_length
 from sterling.language.models.parallel_generation import generate_in_parallel
 from sterling.language.models.token_sampling import Sampling
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
-from sterling.language.task import Verdict, is_right
+from sterling.language.task import Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 
@@ -46,66 +47,6 @@ class ChatSettings:
     top_p: float = 1.0
     patience: float = 10.0  # seconds for a scene's reaction, besides its verifiers' limits
     rule: RewardRule = dataclasses.field(default_factory=RewardRule)  # combines named rewards
-
-
-@dataclasses.dataclass
-class Transcript:
-    """The tokens that one seat heard and said in a scene."""
-
-    scene: int  # the scene's number
-    seat: int
-    ids: list[int] = dataclasses.field(default_factory=list)
-    own: list[bool] = dataclasses.field(default_factory=list)  # whether the model sampled it
-    log_prob: list[float] = dataclasses.field(default_factory=list)
-    turn: list[int] = dataclasses.field(default_factory=list)  # the turn each token belongs to
-    turns: int = 0  # turns that the seat had
-    verdicts: tuple[Verdict, ...] = ()  # one for each turn
-    cut: bool = False  # the context was too short, or an answer longer than allowed
-    full: bool = False  # the context was too short for this or another seat: the scene did not end
-    failed: str = ""  # why the scene failed; empty: it did not
-
-    @property
-    def reward(self) -> float:
-        """Return the transcript's reward: the sum over its verdicts."""
-        return sum((verdict.reward for verdict in self.verdicts), 0.0)
-
-    @property
-    def usable(self) -> bool:
-        """Whether the seat spoke, in a scene that did not fail."""
-        return not self.failed and self.turns > 0
-
-    @property
-    def right(self) -> bool:
-        """Whether the seat came to the right answer (:func:`sterling.language.task.is_right`)."""
-        return not self.failed and is_right(self.verdicts)
-
-    @property
-    def rewards(self) -> dict[str, float]:
-        """Return the transcript's named rewards, each added up over its verdicts."""
-        found: dict[str, float] = {}
-        for name, each in (pair for one in self.verdicts for pair in one.rewards.items()):
-            found[name] = found.get(name, 0.0) + each
-        return found
-
-    @property
-    def timeouts(self) -> int:
-        """Return how many of the verdicts ran past their time limit; each of these is worth 0."""
-        return sum(verdict.reason == "timeout" for verdict in self.verdicts)
-
-    def hear(self, tokens: Sequence[int]) -> None:
-        """Append tokens that others chose."""
-        self.ids += tokens
-        self.own += [False] * len(tokens)
-        self.log_prob += [0.0] * len(tokens)
-        self.turn += [self.turns] * len(tokens)
-
-    def say(self, tokens: Sequence[int], log_prob: Sequence[float]) -> None:
-        """Append tokens that the model chose; they end its turn."""
-        self.ids += tokens
-        self.own += [True] * len(tokens)
-        self.log_prob += log_prob
-        self.turn += [self.turns] * len(tokens)
-        self.turns += 1
 
 
 @runtime_checkable
@@ -139,23 +80,33 @@ class SceneBatch:
             if scene.turn.seat not in range(len(scene.verdicts)):
                 self._give_up(number, f"there are no verdicts on seat {scene.turn.seat!r}")
                 continue
-            tokens = self._tokens(transcript, scene.turn.messages)
-            if len(transcript.ids) + len(tokens) + self.settings.limit > self.settings.context:
+            opens = not transcript.turns or getattr(scene.turn, "fresh_context", False)
+            tokens = self._tokens(transcript, scene.turn.messages, opens)
+            before = 0 if opens else len(transcript.context)
+            if before + len(tokens) + self.settings.limit > self.settings.context:
                 transcript.cut = transcript.full = True
                 if not transcript.turns:
                     transcript.failed = "its opening is longer than the context"
                 continue
+            if opens and transcript.turns:
+                transcript.begin_context()
             transcript.hear(tokens)
             found.append(transcript)
         return found
 
     def add_answer(
-        self, transcript: Transcript, ids: list[int], log_prob: list[float], stopped: bool
+        self,
+        transcript: Transcript,
+        ids: list[int],
+        log_prob: list[float],
+        stopped: bool,
+        version: int = 0,
     ) -> None:
-        """Append a sampled answer to the transcript, and pass it to the scene."""
+        """Append an answer, sampled after so many updates, to the transcript, and pass it to the
+        scene."""
         scene = self.scenes[transcript.scene]
         assert not isinstance(scene, str)
-        transcript.say(ids, log_prob)
+        transcript.say(ids, log_prob, version)
         transcript.cut |= not stopped
         tokenizer = self.settings.tokenizer
         # A thought that the template began stays a thought if the answer is cut before its end.
@@ -205,9 +156,11 @@ class SceneBatch:
                 found = f"{len(verdicts[seat])} verdicts on seat {seat}"
                 raise ValueError(f"{found}, which had {transcript.turns} turns")
 
-    def _tokens(self, transcript: Transcript, messages: Sequence[Message]) -> list[int]:
+    def _tokens(
+        self, transcript: Transcript, messages: Sequence[Message], opens: bool
+    ) -> list[int]:
         tokenizer = self.settings.tokenizer
-        if not transcript.turns:
+        if opens:
             return tokenizer.encode_opening(messages)
         close = [] if transcript.ids[-1] in tokenizer.stops else [tokenizer.end]
         return close + tokenizer.encode_continuation(messages)
@@ -236,16 +189,23 @@ def play_scenes(
     Without ``explore`` the model always says the likeliest token.
     """
     batches = [SceneBatch(each, settings) for each in scenes]
-    turn = 0
+    versions, turn = _update_counts(agent, len(batches)), 0
     while any(waiting := [batch.waiting() for batch in batches]):
         own = named.fold_each(keys, "turn", turn)
         write = partial(_sample_answers, agent, own, explore)
         answers = generate_in_parallel(write, _pad_prompts(waiting, settings))
         for seed, (batch, transcripts) in enumerate(zip(batches, waiting, strict=True)):
             for row, transcript in enumerate(transcripts):
-                batch.add_answer(transcript, *_answer_of_row(answers, seed, row))
+                answer = _answer_of_row(answers, seed, row)
+                batch.add_answer(transcript, *answer, versions[seed])
         turn += 1
     return [batch.finish() for batch in batches]
+
+
+def _update_counts(agent: Any, seeds: int) -> list[int]:
+    """Return how many updates each seed's model has had; 0 for agents that do not count them."""
+    counted = getattr(getattr(agent, "state", None), "updates", None)
+    return [0] * seeds if counted is None else np.asarray(counted).tolist()
 
 
 def _sample_answers(
@@ -267,7 +227,7 @@ def demonstrate(
             batch.add_answer(transcript, ids, [0.0] * len(ids), True)
     transcripts = batch.finish()
     for transcript in transcripts:
-        transcript.cut = transcript.full = len(transcript.ids) > settings.context
+        transcript.cut = transcript.full = transcript.longest > settings.context
     return transcripts
 
 
@@ -280,14 +240,14 @@ def _answer_of_row(answers: Answers, seed: int, row: int) -> tuple[list[int], li
 def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings) -> Prompts:
     """Return the transcripts so far as padded prompts, of few shapes: few programs are compiled."""
     rows = round_up_length(max(map(len, waiting)))
-    room = round_up_length(max(len(each.ids) for each in itertools.chain(*waiting)))
+    room = round_up_length(max(len(each.context) for each in itertools.chain(*waiting)))
     seeds = len(waiting)
     ids = np.full((seeds, rows, room), settings.tokenizer.pad, np.int32)
     lengths = np.ones((seeds, rows), np.int32)
     for seed, transcripts in enumerate(waiting):
         for row, transcript in enumerate(transcripts):
-            ids[seed, row, : len(transcript.ids)] = transcript.ids
-            lengths[seed, row] = len(transcript.ids)
+            lengths[seed, row] = len(transcript.context)
+            ids[seed, row, : lengths[seed, row]] = transcript.context
     total = np.array([*map(len, waiting)], np.int32)
     one = Sampling.for_rows(rows, settings.temperature, settings.top_k, settings.top_p)
     every = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *x.shape)), one)

@@ -22,7 +22,7 @@ from sterling.evaluation.language.sampled_answers import (
     sample_answers,
     verdict_reason,
 )
-from sterling.language.scene_dialogue import Transcript
+from sterling.language.engine.transcript import Transcript
 from sterling.language.task import Verdict
 from sterling.language.worlds.reward_model_world import JudgedVerdict
 from sterling.training.config.resolve_settings import resolve_settings

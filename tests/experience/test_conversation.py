@@ -34,14 +34,10 @@ from sterling.experience.offline.recorded_batches import (
     write_batch,
 )
 from sterling.language import worlds
+from sterling.language.engine.transcript import Transcript
 from sterling.language.models.generation import Answers
 from sterling.language.scene import BaseScene, Message, check_verdicts
-from sterling.language.scene_dialogue import (
-    ChatSettings,
-    SceneBatch,
-    Transcript,
-    play_scenes,
-)
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch, play_scenes
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.config.option_checks import check_language_settings

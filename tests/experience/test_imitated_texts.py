@@ -8,8 +8,9 @@ import pytest
 from collected import collect
 
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
+from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import Message
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake, Texts
 

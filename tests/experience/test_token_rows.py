@@ -3,7 +3,8 @@
 import numpy as np
 
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from sterling.experience.language.conversation_host import ConversationHost
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.report.live.live_progress import Progress
 from sterling.training.evaluation.metric_rows import (

@@ -10,9 +10,10 @@ import sterling
 from sterling.experience.language.answer_tally import AnswerTally
 from sterling.experience.language.conversation_host import ConversationHost
 from sterling.language.adapters.user_tasks import UserTasks
+from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule, read_rewards
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, Transcript
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.api import settings_from_arguments as settings_of

@@ -9,7 +9,8 @@ import sterling
 from sterling.experience.language.conversation_rollout import ConversationHost
 from sterling.language import tasks, worlds
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.task import RIGHT, Verdict
 from sterling.language.tasks import sql_tasks
 from sterling.language.tokenizer import Tokenizer

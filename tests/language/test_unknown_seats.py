@@ -3,8 +3,9 @@
 import pytest
 
 from sterling.experience.language.conversation_host import ConversationHost
+from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, Transcript, demonstrate
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.language.context_length import world_context_length
 from sterling.types import Generations, Mistake

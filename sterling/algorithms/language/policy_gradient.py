@@ -36,7 +36,7 @@ from sterling import random_keys
 from sterling.algorithms.language import gradient_accumulation, token_credit
 from sterling.algorithms.language.gradient_accumulation import update_options
 from sterling.algorithms.language.token_critic import Critic
-from sterling.equations import group_advantages
+from sterling.equations import group_advantages, line_rows
 from sterling.equations.kl_estimates import KL_ESTIMATORS, estimate_kl, ratio_corrected_kl
 from sterling.equations.likelihood_ratios import RATIO_LEVELS, log_ratio
 from sterling.equations.ratio_clipping import CLIP_RULES, surrogate_loss
@@ -179,6 +179,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         "mask": token_credit.learned_tokens(config, batch, mask),
         "counted": mask,
         "group": batch.extras["group"],
+        "portion": line_rows.row_shares(token_credit.rows_before(batch)),
         "advantage": advantage,
         "old": before["model"] if token_credit.recomputes_log_probs(config) else sampled,
         "sampled": sampled,
@@ -201,9 +202,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array]]:
     """Update the policy, and the critic if there is one, once on a minibatch."""
     config, critic, counted = state.config, state.critic, rows["counted"]
-    share = token_weights(
-        rows["mask"], rows["group"], config.aggregate, length=config.limit, counted=counted
-    )
+    more: dict[str, Any] = {"counted": counted, "portion": rows["portion"], "length": config.limit}
+    share = token_weights(rows["mask"], rows["group"], config.aggregate, **more)
     even = token_weights(counted, rows["group"], "token")
     model, optimiser, metrics = gradient_accumulation.update(
         *(state.model, state.optimiser, make_loss(config), (rows["ids"], counted)),

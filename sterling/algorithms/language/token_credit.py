@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sterling.algorithms.language import gradient_accumulation
 from sterling.equations import group_advantages as groups
-from sterling.equations import kl_estimates, likelihood_ratios
+from sterling.equations import kl_estimates, likelihood_ratios, line_rows
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.turn_credit import (
     first_token_of_turn,
@@ -36,16 +36,21 @@ def token_advantages(
     """Return every token's advantage, the critic's values and targets (if there is one), and
     metrics."""
     config, extras = state.config, batch.extras
-    cost = kl_cost(config, before, mask)
+    cost, earlier = kl_cost(config, before, mask), rows_before(batch)
     penalty = jnp.zeros_like(extras["score"])
     if last := overlong_tokens(config):
         penalty = groups.overlong_penalty(longest_turn(mask), config.limit, last)
+        penalty = line_rows.line_min(penalty, earlier)
     score = extras["score"] + penalty
-    reward = batch.reward - cost + jnp.where(batch.last, penalty[:, None], 0.0)
+    at_end = jnp.where(line_rows.is_last(earlier), penalty, 0.0)
+    reward = batch.reward - cost + jnp.where(batch.last, at_end[:, None], 0.0)
     metrics = {
-        "data/score": masked_mean(extras["score"], extras["valid"]),
+        "data/score": masked_mean(extras["score"], first_rows_that_count(batch)),
         "data/flat": uniform_group_share(batch),
     }
+    if "version" in extras:
+        age = (state.updates - extras["version"]).astype(jnp.float32)
+        metrics["data/staleness"] = masked_mean(age, mask)
     if state.critic is not None:
         model, piece = state.critic.judge, config.piece
         value = gradient_accumulation.map_pieces(lambda lines, _: model(lines), (ids, mask), piece)
@@ -58,7 +63,18 @@ def token_advantages(
     if config.turns:
         return turn_advantages(config, batch, reward, mask), {}, metrics
     how = (config.baseline, config.scale)
-    return answer_advantages(score - jnp.sum(cost, 1), batch, mask, how), {}, metrics
+    spent = line_rows.line_sum(jnp.sum(cost, 1), earlier)
+    return answer_advantages(score - spent, batch, mask, how), {}, metrics
+
+
+def rows_before(batch: Record) -> Int[Array, "row"]:
+    """Return how many rows of its line come before each row; 0 in batches that do not say."""
+    return batch.extras.get("rows_before", jnp.zeros(batch.mask.shape[0], jnp.int32))
+
+
+def first_rows_that_count(batch: Record) -> Bool[Array, "row"]:
+    """Return the first row of every valid line: averages over answers count each line once."""
+    return batch.extras["valid"] & (rows_before(batch) == 0)
 
 
 def log_probs_before_update(
@@ -141,8 +157,9 @@ def longest_turn(mask: Bool[Array, "row token"]) -> Int[Array, "row"]:
 
 
 def uniform_group_share(batch: Record) -> Float[Array, ""]:
-    """Return the share of rows in whose group all scores are equal, so that nothing is learned."""
-    valid, group = batch.extras["valid"], batch.extras["group"]
+    """Return the share of answers in whose group all scores are equal, so that nothing is
+    learned."""
+    valid, group = first_rows_that_count(batch), batch.extras["group"]
     same = (group[:, None] == group[None]) & valid[None]
     score = batch.extras["score"]
     top = jnp.max(jnp.where(same, score[None], -jnp.inf), 1)
@@ -161,8 +178,9 @@ def answer_advantages(
 ) -> Tokens:
     """Give all tokens of an answer its advantage within its group; ``how`` is baseline and scale
     (see :mod:`sterling.equations.group_advantages`)."""
-    extras = batch.extras
-    advantage = groups.advantages(score, extras["group"], extras["valid"], *how)
+    extras, valid = batch.extras, first_rows_that_count(batch)
+    advantage = groups.advantages(score, extras["group"], valid, *how)
+    advantage = advantage[line_rows.first_rows(rows_before(batch))]
     return jnp.where(mask, advantage[:, None], 0.0)
 
 
@@ -170,9 +188,11 @@ def turn_advantages(
     config: Any, batch: Record, reward: Tokens, mask: Bool[Array, "row token"]
 ) -> Tokens:
     """Give all tokens of a turn the advantage of the return from that turn on, relative to the same
-    turn in the group's other rows; ``gamma`` discounts per turn."""
+    turn in the group's other lines; ``gamma`` discounts per turn."""
     turn, group, turns = batch.extras["turn"], batch.extras["group"], config.turns
-    returns = turn_returns(sum_by_turn(reward, turn, mask, turns), turn, mask, config.gamma)
+    of_turn = sum_by_turn(reward, turn, mask, turns)
+    earlier = rows_before(batch)
+    returns = turn_returns(of_turn, turn, mask, config.gamma, rows_before=earlier)
     of_turn, valid = first_token_of_turn(returns, turn, mask, turns)
     key = group[:, None] * turns + jnp.arange(turns, dtype=jnp.int32)[None]
     how = (config.baseline, config.scale)
@@ -194,9 +214,12 @@ def critic_advantages(
 
     A turn's value is that before its first own token, and that plus A is the target of all its
     tokens: A + V of each token itself would feed the critic's error there back to it. A row whose
-    conversation has not ended bootstraps from the value after its last own token."""
+    conversation has not ended bootstraps from the value after its last own token; one that another
+    context of its line follows, from the value before that context's first."""
     truncated = jnp.any(batch.last & (batch.discount > 0.0), 1)
     last = jnp.where(truncated, _bootstrap_value(value, mask), 0.0)
+    before_next = jnp.roll(_first_value(value, mask), -1)
+    last = jnp.where(line_rows.is_last(rows_before(batch)), last, before_next)
     options = {"gamma": config.gamma, "lam": config.lam}
     if not config.turns:
         advantage = masked_gae(reward, value, mask, last, **options)
@@ -206,6 +229,11 @@ def critic_advantages(
     advantage = turn_gae(turn_reward, value, turn, mask, last, **options)
     first_value, _ = first_token_of_turn(value, turn, mask, config.turns)
     return advantage, advantage + spread_to_tokens(first_value, turn, mask)
+
+
+def _first_value(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+    """Return the value before each row's first own token."""
+    return jnp.take_along_axis(value, jnp.argmax(mask, 1)[:, None], 1)[:, 0]
 
 
 def _bootstrap_value(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sterling.language.scene_dialogue import Transcript
+    from sterling.language.engine.transcript import Transcript
     from sterling.language.tokenizer import Tokenizer
 
 DEFAULT_EPISODES = 5
@@ -79,6 +79,9 @@ def print_line(console: Console, line: Transcript, tokenizer: Tokenizer) -> None
     console.print(Text(f"\nscene {line.scene + 1}{seat}", style="dim"))
     spoken = 0
     for own, ids in turn_segments(line):
+        if own is None:
+            console.print(Text("  (begins anew: what was said before is forgotten)", style="dim"))
+            continue
         text = tokenizer.decode(ids).strip("\n")
         if not own:
             console.print(Text(_indent(text, "  ")))
@@ -96,11 +99,15 @@ def print_line(console: Console, line: Transcript, tokenizer: Tokenizer) -> None
         console.print(Text(f"  {words}", style=BAD))
 
 
-def turn_segments(line: Transcript) -> Iterator[tuple[bool, list[int]]]:
-    """Yield the tokens of each turn, and whether the model wrote them."""
-    pairs = zip(line.own, line.turn, line.ids, strict=True)
-    for (own, _), part in itertools.groupby(pairs, key=lambda each: (each[0], each[1])):
-        yield own, [token for _, _, token in part]
+def turn_segments(line: Transcript) -> Iterator[tuple[bool | None, list[int]]]:
+    """Yield the tokens of each turn, and whether the model wrote them; None where a context
+    begins anew."""
+    for context in line.contexts:
+        if context.start:
+            yield None, []
+        pairs = zip(line.own[context], line.turn[context], line.ids[context], strict=True)
+        for (own, _), part in itertools.groupby(pairs, key=lambda each: (each[0], each[1])):
+            yield own, [token for _, _, token in part]
 
 
 def _indent(text: str, first: str) -> str:

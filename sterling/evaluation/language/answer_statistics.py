@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +23,9 @@ from sterling.evaluation.language.seed_and_problem_intervals import (
     two_way_estimate,
     two_way_without_missing,
 )
+from sterling.language.engine.transcript import Transcript
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.generation import round_up_length
-from sterling.language.scene_dialogue import Transcript
 from sterling.statistics import Estimate
 from sterling.training.trained_run import run_return_bounds
 
@@ -152,22 +153,34 @@ def token_log_probs(
     model: LanguageModel, lines: Sequence[Transcript], temperature: float
 ) -> list[tuple[Float[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
     """Return the log-probability of each generated token, and the entropy it was drawn at, computed
-    as a learner does: whole lines at once."""
-    found = []
-    room = round_up_length(max((len(line.ids) for line in lines), default=1))
-    for first in range(0, len(lines), LINES_PER_BATCH):
-        some = lines[first : first + LINES_PER_BATCH]
+    as a learner does: whole contexts at once."""
+    contexts = [(n, part) for n, line in enumerate(lines) for part in line.contexts]
+    parts = list[tuple[Float[np.ndarray, "_"], Float[np.ndarray, "_"]]]()
+    room = round_up_length(max((line.longest for line in lines), default=1))
+    for first in range(0, len(contexts), LINES_PER_BATCH):
+        some = contexts[first : first + LINES_PER_BATCH]
         ids = np.zeros((LINES_PER_BATCH, room), np.int32)
-        for row, line in enumerate(some):
-            ids[row, : len(line.ids)] = line.ids
+        for row, (number, part) in enumerate(some):
+            own = lines[number].ids[part]
+            ids[row, : len(own)] = own
         log_p, entropy = (
             np.asarray(x) for x in _log_probs_compiled(model, jnp.asarray(ids), temperature)
         )
-        for row, line in enumerate(some):
+        for row, (number, part) in enumerate(some):
             # a token's log-probability is at the position before it
-            at = np.flatnonzero(line.own) - 1
-            found.append((log_p[row, at], entropy[row, at]))
-    return found
+            at = np.flatnonzero(lines[number].own[part]) - 1
+            parts.append((log_p[row, at], entropy[row, at]))
+    pairs = zip(contexts, parts, strict=True)
+    by_line = itertools.groupby(pairs, key=lambda pair: pair[0][0])
+    return [_concatenate([part for _, part in own]) for _, own in by_line]
+
+
+def _concatenate(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[Float[np.ndarray, "_"], Float[np.ndarray, "_"]]:
+    """Return the values of a line's contexts, one after another."""
+    first, second = zip(*parts, strict=True)
+    return np.concatenate(first), np.concatenate(second)
 
 
 @eqx.filter_jit

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from sterling.language import question_order
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.task import is_right
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from sterling.language.scene_dialogue import Transcript
+from sterling.language.engine.transcript import Transcript
 from sterling.statistics.scores.headline import NAMED_REWARD
 
 

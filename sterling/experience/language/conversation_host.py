@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Bool
 
 from sterling.experience.language.answer_tally import AnswerTally
-from sterling.language.scene import TextWorld, check_seat
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene import TextWorld, check_contexts, check_seat, context_count
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Generations, Mistake
 
@@ -43,7 +44,8 @@ class ConversationHost:
     @property
     def rows(self) -> int:
         """Return the number of rows in one batch."""
-        return self.needs.prompts * self.needs.group * self.world.seats
+        lines = self.needs.prompts * self.needs.group * self.world.seats
+        return lines * context_count(self.world)
 
     def close(self) -> None:
         """Close the world, and report how many verdicts exceeded their time limit."""
@@ -61,6 +63,7 @@ class ConversationHost:
         """
         for line in lines:
             check_seat(self.world, line.seat)
+            check_contexts(self.world, len(line.contexts))
         broken = [line for line in lines if line.failed]
         self.timeouts += sum(line.timeouts for line in lines)
         room = max(0, 100 - len(self.failures))

@@ -25,12 +25,9 @@ from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
+from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import begin_scene
-from sterling.language.scene_dialogue import (
-    TextAgent,
-    Transcript,
-    play_scenes,
-)
+from sterling.language.scene_dialogue import TextAgent, play_scenes
 from sterling.types import Feed, Record, Signals
 
 Group = tuple[int, list[Transcript]]  # the arm of a question, and all answers to it
@@ -213,11 +210,14 @@ class ConversationDraws(PreparedBatches):
 
 
 def _arms_by_row(kept: Sequence[Sequence[Group]], rows: int) -> Int[np.ndarray, "seed {rows}"]:
-    """Return the arm of each row of a batch; -1 where a line failed or is padding."""
+    """Return the arm of each line's first row in a batch; -1 in its others, and where a line failed
+    or is padding."""
     found = np.full((len(kept), rows), -1, np.int32)
     for seed, own in enumerate(kept):
-        arms = [arm if line.usable else -1 for arm, lines in own for line in lines]
-        found[seed, : len(arms)] = arms
+        row = 0
+        for arm, line in ((arm, line) for arm, lines in own for line in lines):
+            found[seed, row] = arm if line.usable else -1
+            row += len(line.contexts)
     return found
 
 

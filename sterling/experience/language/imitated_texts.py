@@ -17,9 +17,10 @@ from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every
 from sterling.experience.language.conversation_files import opening_of, read_conversations
 from sterling.experience.language.epoch_order import EpochOrder, in_iteration
 from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.language.engine.transcript import Transcript
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
-from sterling.language.scene_dialogue import ChatSettings, Transcript, demonstrate
+from sterling.language.scene_dialogue import ChatSettings, demonstrate
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Feed, Mistake, Record, Texts
 
@@ -44,7 +45,8 @@ class Demonstrations(StaticSource, NoFeedback, eqx.Module):
         if not whole:
             why = next((line.failed for line in lines if line.failed), "all are too long")
             raise Mistake(f"no text is left to imitate: {why}; raise context, or check the data")
-        made = to_record([GroupedLines(whole, [0] * len(whole))], voice, len(whole))
+        rows = sum(len(line.contexts) for line in whole)
+        made = to_record([GroupedLines(whole, [0] * len(whole))], voice, rows)
         order = EpochOrder.create(seeds) if seeds else None
         return cls(jax.tree.map(lambda x: x[0], made), order, needs)
 

@@ -1,11 +1,14 @@
-"""Convert lines of conversations (token sequences of one seat) to a record ``(seed, row, token)``.
+"""Convert lines of conversations (what one seat heard and said) to a record ``(seed, row, token)``.
 
-``obs`` is a token and ``action`` the one that follows it; ``mask`` marks the actions that the model
-generated itself. A turn's reward is at its last token; ``discount`` is 0 at the end of a line whose
-scene is over. An answer cut at its length limit has had its verdict, so only a context that was too
-short leaves 1. ``extras``: ``log_prob`` of the token under the policy that generated it, ``turn``
-its number, and for each row ``group`` (rows of one group answer the same question from the same
-seat), ``score`` (the sum of its rewards), ``cut`` (the line, or an answer in it, exceeded its
+A line has a row for each of its contexts, most have one. ``obs`` is a token and ``action`` the one
+that follows it; ``mask`` marks the actions that the model generated itself. A turn's reward is at
+its last token; ``discount`` is 0 at the end of a line whose scene is over. An answer cut at its
+length limit has had its verdict, so only a context that was too short leaves 1, as does one that
+another context of the line follows. ``extras`` of each token: ``log_prob`` under the policy that
+generated it, ``version``, how many updates that policy had had, ``temperature``, at which it was
+sampled, and ``turn``, its number in the line. Of each row: ``rows_before``, how many rows of its
+line come before it, ``group`` (rows of one group answer the same question from the same seat),
+``score`` (the sum of the line's rewards), ``cut`` (the line, or an answer in it, exceeded its
 length limit) and ``valid`` (False: the row is padding, or its scene failed).
 """
 
@@ -17,7 +20,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.engine.transcript import Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.types import Record
 
 
@@ -41,7 +45,7 @@ def to_record(seeds: Sequence[GroupedLines], voice: ChatSettings, count: int) ->
     """Convert every seed's lines to ``count`` rows of ``voice.context - 1`` token pairs."""
     parts = [_to_arrays(rows, voice, count) for rows in seeds]
     arrays = {name: jnp.asarray(np.stack([part[name] for part in parts])) for name in parts[0]}
-    names = ("log_prob", "turn", "group", "score", "cut", "valid")
+    fields = ("ids", "reward", "discount", "last", "mask")
     return Record(
         obs=arrays["ids"][..., :-1],
         action=arrays["ids"][..., 1:],
@@ -50,7 +54,7 @@ def to_record(seeds: Sequence[GroupedLines], voice: ChatSettings, count: int) ->
         next_obs=None,
         last=arrays["last"],
         mask=arrays["mask"],
-        extras={name: arrays[name] for name in names},
+        extras={name: x for name, x in arrays.items() if name not in fields},
     )
 
 
@@ -63,32 +67,50 @@ def _to_arrays(rows: GroupedLines, voice: ChatSettings, count: int) -> dict[str,
         "last": np.zeros(shape, bool),
         "mask": np.zeros(shape, bool),
         "log_prob": np.zeros(shape, np.float32),
+        "version": np.zeros(shape, np.int32),
+        "temperature": np.zeros(shape, np.float32),
         "turn": np.zeros(shape, np.int32),
+        "rows_before": np.zeros(count, np.int32),
         "group": np.full(count, count - 1, np.int32),
         "score": np.zeros(count, np.float32),
         "cut": np.zeros(count, bool),
         "valid": np.zeros(count, bool),
     }
-    for row, (line, group) in enumerate(zip(rows.lines, rows.groups, strict=True)):
-        made["group"][row] = group
+    row = 0
+    for line, group in zip(rows.lines, rows.groups, strict=True):
+        contexts = line.contexts
+        made["group"][row : row + len(contexts)] = group
         if not line.failed and line.turns:
-            _write_line(made, row, line)
+            _write_line(made, row, line, voice.temperature)
+        row += len(contexts)
     return made
 
 
-def _write_line(made: dict[str, np.ndarray], row: int, line: Transcript) -> None:
-    """Write one line into its row, up to the last token that the model generated."""
-    own = np.array(line.own)
-    length = int(np.flatnonzero(own)[-1]) + 1
-    made["ids"][row, :length] = line.ids[:length]
-    pairs = slice(0, length - 1)
-    made["mask"][row, pairs] = own[1:length]
-    made["log_prob"][row, pairs] = line.log_prob[1:length]
-    made["turn"][row, pairs] = line.turn[1:length]
-    turns = np.array(line.turn)
+def _write_line(made: dict[str, np.ndarray], row: int, line: Transcript, warmth: float) -> None:
+    """Write one line into as many rows as it has contexts, each up to the last token that the model
+    generated."""
+    rows = slice(row, row + len(line.contexts))
+    for before, part in enumerate(line.contexts):
+        length = _write_context(made, row + before, line, part)
+        made["discount"][row + before, length - 2] = float(line.full or part.stop < len(line.ids))
+        made["rows_before"][row + before] = before
+    made["temperature"][rows] = np.where(made["mask"][rows], warmth, 0.0)
+    made["score"][rows], made["cut"][rows], made["valid"][rows] = line.reward, line.cut, True
+    own, turns = np.array(line.own), np.array(line.turn)
     for turn, verdict in enumerate(line.verdicts):
-        spoken = np.flatnonzero(own & (turns == turn))
-        made["reward"][row, spoken[-1] - 1] = verdict.reward
+        last = int(np.flatnonzero(own & (turns == turn))[-1])
+        context = int(np.searchsorted(line.starts, last, "right")) - 1
+        made["reward"][row + context, last - line.starts[context] - 1] = verdict.reward
+
+
+def _write_context(made: dict[str, np.ndarray], row: int, line: Transcript, part: slice) -> int:
+    """Write one context of a line into its row; return its length in tokens."""
+    own = np.array(line.own[part])
+    length = int(np.flatnonzero(own)[-1]) + 1
+    pairs, after = slice(0, length - 1), slice(part.start + 1, part.start + length)
+    made["ids"][row, :length] = line.ids[part][:length]
+    made["mask"][row, pairs] = own[1:length]
+    for name in ("log_prob", "version", "turn"):
+        made[name][row, pairs] = getattr(line, name)[after]
     made["last"][row, length - 2] = True
-    made["discount"][row, length - 2] = float(line.full)
-    made["score"][row], made["cut"][row], made["valid"][row] = line.reward, line.cut, True
+    return length

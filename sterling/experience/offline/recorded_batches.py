@@ -28,6 +28,7 @@ from sterling.experience.batch_draws import (
 )
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.atomic_files import atomic_write
+from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake, Record
 
 RECORD_FIELDS = ("obs", "action", "reward", "discount", "last", "mask")
@@ -70,8 +71,9 @@ class RecordedBatches(StaticSource, eqx.Module):
     folder: Path = eqx.field(static=True)
 
     @classmethod
-    def open_folder(cls, folder: Path, count: int) -> RecordedBatches:
-        """Open a folder at its first batch; Mistake if it holds fewer than ``count`` batches.
+    def open_folder(cls, folder: Path, count: int, temperature: float) -> RecordedBatches:
+        """Open a folder at its first batch; Mistake if it holds fewer than ``count`` batches. A
+        notice says if answers were sampled at another ``temperature`` than the learner's.
 
         Without this check a run would fail only at its end.
         """
@@ -80,6 +82,7 @@ class RecordedBatches(StaticSource, eqx.Module):
         if held < count:
             said = f"{folder} holds {held} batches, but these updates need {count}"
             raise Mistake(f"{said}; ask for fewer updates")
+        _report_temperature(read_batch(folder / "000000.safetensors"), temperature, folder)
         return cls(jnp.zeros((), jnp.int32), folder)
 
     @property
@@ -178,9 +181,22 @@ class SolvedGroups(StaticSource, eqx.Module):
         return fresh
 
 
+def _report_temperature(batch: Record, temperature: float, folder: Path) -> None:
+    """Print a notice if the answers of a batch were sampled at another temperature."""
+    known = np.asarray(batch.extras["temperature"])[np.asarray(batch.mask)]
+    others = np.unique(known[(known > 0.0) & ~np.isclose(known, temperature)])
+    if others.size:
+        print_notice(
+            f"{folder}: its answers were sampled at temperature {others[0]:g}, and this run learns "
+            f"a policy at {temperature:g}"
+        )
+
+
 def _question_rows(batch: Record, group: int, seats: int, folder: Path) -> tuple[Any, Any]:
     """Return seed and rows of every question with all its lines; Mistake if all groups have another
     size."""
+    if batch.extras["rows_before"].any():
+        raise Mistake(f"{folder} has answers of several contexts, which cannot be learned `again`")
     number, seeds, rows, sizes = batch.extras["group"], [], [], set()
     blank = ~batch.extras["valid"] & (number == number.shape[1] - 1)  # padding rows
     for seed, own in enumerate(np.where(blank, -1, number) // seats):
@@ -257,5 +273,7 @@ def read_batch(path: Path) -> Record:
     if "cut" not in extras:  # files from before ``cut`` was recorded beside the discount
         ends = arrays["last"] & (arrays["discount"] > 0.0)
         extras["cut"] = jnp.asarray(ends.any(-1))
+    added = {"rows_before": "group", "version": "turn", "temperature": "log_prob"}
+    extras = {name: jnp.zeros_like(extras[like]) for name, like in added.items()} | extras
     whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in RECORD_FIELDS}
     return Record(next_obs=None, extras=extras, **whole)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from sterling.language import question_order
-from sterling.language.scene import Message, Scene, TextWorld
+from sterling.language.scene import Message, Scene, TextWorld, context_count
 from sterling.types import Mistake
 
 MAX_TRIES = 1000  # seeds that are tried until one asks a question of the wanted part
@@ -53,6 +53,7 @@ class HeldOutSplit:
         self.world, self.share, self.judging = world, share, judging
         self.name, self.seats = world.name, world.seats
         self.levels, self.turns = world.levels, world.turns
+        self.contexts = context_count(world)
         if hasattr(world, "solve"):
             self.solve: Any = world.solve
         self._seeds: dict[int, list[int]] = {}  # of this part, by level

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sterling.language import question_order
-from sterling.language.scene import Message, Scene, TextWorld, Turn
+from sterling.language.scene import Message, Scene, TextWorld, Turn, context_count
 from sterling.language.task import Verdict
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.shown_values import shown_value
@@ -88,6 +88,7 @@ class ScoredWorld:
         self.world, self.scorer = world, scorer
         self.name = name or f"{PREFIX}{world.name}"
         self.levels, self.turns = world.levels, world.turns
+        self.contexts = context_count(world)
         if hasattr(world, "solve"):
             self.solve = self._solve
         scene = self.begin(0, world.levels[0])
@@ -133,7 +134,8 @@ class _ScoredScene:
     def say(self, text: str) -> None:
         self.inner.say(text)  # raises if the scene is over
         assert self.turn is not None
-        before = (*self.heard, *self.turn.messages)
+        heard = () if getattr(self.turn, "fresh_context", False) else self.heard
+        before = (*heard, *self.turn.messages)
         self.heard, self.turn = (*before, Message("assistant", text)), self.inner.turn
         last = 0.0 if self.turn is not None else sigmoid(self.place.score(before, text))
         gold = self.inner.verdicts[0]

@@ -119,7 +119,8 @@ def _generation_source(
     if speech.curriculum != "uniform" and len(levels) == 1:
         raise Mistake("curriculum needs several levels. Give for instance levels=0-3.")
     if speech.replay:
-        return RecordedBatches.open_folder(Path(speech.replay), total_iterations(settings))
+        count, warmth = total_iterations(settings), float(needs.temperature)
+        return RecordedBatches.open_folder(Path(speech.replay), count, warmth)
     if needs.again and not speech.pool:
         raise Mistake("again needs a folder of batches written by dump. Give pool=FOLDER.")
     if needs.again >= needs.prompts:

@@ -13,12 +13,9 @@ from sterling.experience.language.answer_pairs import PreferencePair
 from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
+from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import Message, Scene, begin_scene, check_seat
-from sterling.language.scene_dialogue import (
-    UNLIMITED_CONTEXT,
-    ChatSettings,
-    Transcript,
-)
+from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import kept_out_rule
@@ -242,10 +239,10 @@ def texts_to_imitate(
     else:
         lines = solved(place, levels, wide, speech.examples)
     least = 0 if speech.texts else voice.context
-    longest = max((len(line.ids) for line in lines if not line.failed), default=0)
+    longest = max((line.longest for line in lines if not line.failed), default=0)
     context = speech.context or round_up_context(max(least, longest))
     for line in lines:
-        line.cut |= len(line.ids) > context
+        line.cut |= line.longest > context
     _report_left_out(lines, context)
     return lines, dataclasses.replace(voice, context=context)
 

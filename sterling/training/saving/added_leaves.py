@@ -4,7 +4,8 @@ Running moments keep what float32 rounds off their mean in ``remainder``; older 
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
 action masks note choices without an option in ``empty_choice``. The past of an actor with a memory
 has the world's ``channels``. Replay buffers of learners from returns have them in ``to_go``. Runs
-on texts keep the ``order`` in which they draw them.
+on texts keep the ``order`` in which they draw them. Rows of answers say which policy sampled their
+tokens, and how many rows of their line come before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Container, Iterable
 
 REMAINDER = "/remainder"
 TEXT_ORDER, ALWAYS = ("source/order/key", "source/order/drawn"), "iteration"
+ADDED_TO_ANSWERS = ("rows_before", "version", "temperature")
 PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
     "/empty_choice": ("/episodes", "/invalid"),
+    **{f"/extras/{name}": ("/extras/turn", "/extras/log_prob") for name in ADDED_TO_ANSWERS},
     **{
         f"/to_go/{name}": ("/ring/words", "/ring/head")
         for name in ("total", "rest", "pending", "lowest", "count")

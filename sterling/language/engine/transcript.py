@@ -1,0 +1,102 @@
+"""What one seat heard and said in a scene, as tokens.
+
+Most scenes are one *context*: what a seat says follows all that it heard and said before. A scene
+may begin a seat's context anew (``Turn.fresh_context``): the tokens after that follow each other
+alone. Turns, verdicts and the reward are those of the whole scene, whatever its contexts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sterling.language.task import Verdict, is_right
+
+
+@dataclasses.dataclass
+class Transcript:
+    """The tokens that one seat heard and said in a scene, of all its contexts."""
+
+    scene: int  # the scene's number
+    seat: int
+    ids: list[int] = dataclasses.field(default_factory=list)
+    own: list[bool] = dataclasses.field(default_factory=list)  # whether the model sampled it
+    log_prob: list[float] = dataclasses.field(default_factory=list)
+    turn: list[int] = dataclasses.field(default_factory=list)  # the turn each token belongs to
+    turns: int = 0  # turns that the seat had
+    verdicts: tuple[Verdict, ...] = ()  # one for each turn
+    cut: bool = False  # the context was too short, or an answer longer than allowed
+    full: bool = False  # the context was too short for this or another seat: the scene did not end
+    failed: str = ""  # why the scene failed; empty: it did not
+    version: list[int] = dataclasses.field(default_factory=list)  # updates before each token
+    starts: list[int] = dataclasses.field(default_factory=lambda: [0])  # where contexts begin
+
+    def __post_init__(self) -> None:
+        self.version = self.version or [0] * len(self.ids)
+
+    @property
+    def reward(self) -> float:
+        """Return the transcript's reward: the sum over its verdicts."""
+        return sum((verdict.reward for verdict in self.verdicts), 0.0)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the seat spoke, in a scene that did not fail."""
+        return not self.failed and self.turns > 0
+
+    @property
+    def right(self) -> bool:
+        """Whether the seat came to the right answer (:func:`sterling.language.task.is_right`)."""
+        return not self.failed and is_right(self.verdicts)
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Return the transcript's named rewards, each added up over its verdicts."""
+        found: dict[str, float] = {}
+        for name, each in (pair for one in self.verdicts for pair in one.rewards.items()):
+            found[name] = found.get(name, 0.0) + each
+        return found
+
+    @property
+    def timeouts(self) -> int:
+        """Return how many of the verdicts ran past their time limit; each of these is worth 0."""
+        return sum(verdict.reason == "timeout" for verdict in self.verdicts)
+
+    @property
+    def contexts(self) -> list[slice]:
+        """Return where the tokens of each context are, in their order."""
+        ends = [*self.starts[1:], len(self.ids)]
+        return [slice(*pair) for pair in zip(self.starts, ends, strict=True)]
+
+    @property
+    def context(self) -> list[int]:
+        """Return the tokens of the latest context."""
+        return self.ids[self.starts[-1] :]
+
+    @property
+    def longest(self) -> int:
+        """Return the number of tokens of the longest context."""
+        return max(each.stop - each.start for each in self.contexts)
+
+    def begin_context(self) -> None:
+        """Begin a context: what follows does not see the tokens so far."""
+        self.starts.append(len(self.ids))
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        """Append tokens that others chose."""
+        self._append(tokens, False, [0.0] * len(tokens), 0)
+
+    def say(self, tokens: Sequence[int], log_prob: Sequence[float], version: int = 0) -> None:
+        """Append tokens that the model chose, after so many updates (``version``); they end its
+        turn."""
+        self._append(tokens, True, log_prob, version)
+        self.turns += 1
+
+    def _append(
+        self, tokens: Sequence[int], own: bool, log_prob: Sequence[float], version: int
+    ) -> None:
+        self.ids += tokens
+        self.own += [own] * len(tokens)
+        self.log_prob += log_prob
+        self.turn += [self.turns] * len(tokens)
+        self.version += [version] * len(tokens)
