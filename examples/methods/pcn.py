@@ -35,6 +35,8 @@ checked_in = {"environment": "probe:objectives"}
 
 @config
 class Config:
+    """Numbers of the networks, of the stored episodes and of their updates."""
+
     lr: NotNegative = 1e-3  # Adam's step size
     episodes: Count = 128  # stored episodes
     limit: Count = 50  # steps after which an episode is stopped
@@ -44,11 +46,12 @@ class Config:
 
 
 class State(eqx.Module):
+    """Everything that changes during training, and what the world says of its objectives."""
+
     stored: dict[str, PyTree]  # of each episode: obs, action, to_go; length (0: none), front
-    nets: tuple[Encoder, MLP]
-    optimiser: PyTree
+    learned: tuple[PyTree, PyTree]  # the networks (Encoder, MLP), and their optimiser
     better: Array  # 1 or -1, (1, objective)
-    exploring: Array
+    exploring: Array  # True in training alone
     config: Config
     actions: Actions = eqx.field(static=True)
 
@@ -69,7 +72,7 @@ def init(key: Array, spec: Spec, config: Config) -> State:
     obs = jax.tree.map(lambda x: jnp.zeros((*shape, *jnp.shape(x)), x.dtype), spec.obs.sample())
     stored = {"obs": obs, "action": actions.nothing(shape), "front": jnp.zeros(shape[0], bool)}
     stored |= {"to_go": jnp.zeros((*shape, better.size)), "length": jnp.zeros(shape[0], jnp.int32)}
-    return State(stored, nets, adam().init(nets), better, jnp.asarray(False), config, actions)
+    return State(stored, (nets, adam().init(nets)), better, jnp.asarray(False), config, actions)
 
 
 def member(state: State, key: Array, env: Array) -> State:
@@ -90,13 +93,11 @@ def memory(state: State, envs: int, key: Array) -> tuple[Array, Array]:
 def recall(state: State, past: Past, obs: PyTree, key: Array, explore: bool) -> tuple:
     """Return actions, and the command less what the last step earned."""
     own, (wanted, steps) = state.stored, past.memory
-    worth = (state.better * obs["preference"]) @ (state.better * own["to_go"][:, 0]).T
-    best = jnp.argmax(jnp.where(own["front"], worth, -jnp.inf), -1)
-    fixed = past.first & ~state.exploring
-    wanted = jnp.where(fixed[:, None], own["to_go"][best, 0], wanted)
-    wanted -= state.better * past.channels["objectives"]
-    steps = jnp.where(fixed, own["length"][best], steps) - (~past.first).astype(jnp.int32)
-    pi = policy(state, state.nets, obs, wanted, steps)
+    worth = jnp.where(own["front"], obs["preference"] @ own["to_go"][:, 0].T, -jnp.inf)
+    best, fixed = jnp.argmax(worth, -1), past.first & ~state.exploring
+    left = wanted - state.better * past.channels["objectives"], steps - jnp.int32(~past.first)
+    wanted, steps = tree_where(fixed, (own["to_go"][best, 0], own["length"][best]), left)
+    pi = policy(state, state.learned[0], obs, wanted, steps)
     return jnp.where(state.exploring, pi.sample(key), pi.mode()), (wanted, steps), {}
 
 
@@ -131,8 +132,8 @@ def learn(state: State, batch: Record, key: Array) -> tuple[State, Signals]:
     state = eqx.tree_at(lambda state: state.stored, state, own)
     parts, size = (own["obs"], own["action"], own["to_go"]), own["length"]
 
-    def update(carry: tuple, key: Array) -> tuple[tuple, Array]:
-        (nets, optimiser), keys = carry, random_keys.split(key, "part", 2)
+    def update(state: State, key: Array) -> tuple[State, Array]:
+        (nets, optimiser), keys = state.learned, random_keys.split(key, "part", 2)
         row = jax.random.categorical(keys[0], jnp.where(size > 0, 0.0, -1e9), shape=(config.batch,))
         time = jax.random.randint(keys[1], row.shape, 0, jnp.maximum(size[row], 1))
         obs, action, wanted = jax.tree.map(lambda x: x[row, time], parts)
@@ -142,9 +143,8 @@ def learn(state: State, batch: Record, key: Array) -> tuple[State, Signals]:
 
         value, grads = jax.value_and_grad(loss)(nets)
         direction, optimiser = adam().update(grads, optimiser)
-        return (descend(nets, direction, config.lr), optimiser), value
+        learned = descend(nets, direction, config.lr), optimiser
+        return eqx.tree_at(lambda state: state.learned, state, learned), value
 
-    begun, keys = (state.nets, state.optimiser), random_keys.split(key, "update", config.learn)
-    learned, losses = jax.lax.scan(update, begun, keys)
-    state = eqx.tree_at(lambda state: (state.nets, state.optimiser), state, learned)
+    state, losses = jax.lax.scan(update, state, random_keys.split(key, "update", config.learn))
     return state, Signals({"loss/action": losses.mean()})
