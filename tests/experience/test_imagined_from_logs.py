@@ -69,6 +69,16 @@ def test_model_rollouts_begin_at_rows_of_the_log_and_mix_with_them():
     assert batch.mask.all()
 
 
+def test_model_rollouts_of_a_log_begin_at_rows_with_what_is_kept_of_them():
+    costs = {"extra/cost": 2.0 * np.arange(LENGTHS.sum(), dtype=np.float32)}
+    log = marked_log(LENGTHS, columns=costs)
+    rows, valid = DatasetSource.create(log, Needs(0, (Feed(batch=1),), keep=("cost",))).starts(
+        5, KEYS
+    )
+    np.testing.assert_array_equal(rows.extras["cost"], 2.0 * rows.reward)
+    assert valid.all()
+
+
 def test_model_rollouts_of_a_log_are_equal_in_memory_and_on_disk():
     fast = dreaming()
     on_disk = HostDataset(marked_log(LENGTHS))

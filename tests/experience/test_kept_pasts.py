@@ -1,5 +1,7 @@
 """Sequences of a replay know the past before their first row, whatever form a memory has."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -30,8 +32,9 @@ class Remembering(eqx.Module):
         return action, {"count": count, "trace": past.memory["trace"] + past.reward[..., None]}, {}
 
 
+@functools.cache
 def lived(warmup=0, keep=("begins", "memory"), actor=None, **feed):
-    """A replay of twenty steps of every env, its rows in the order of their numbers, and draws."""
+    """A replay of twenty steps of every env, and draws from it: numbers of rows, and the rows."""
     actor = actor or Remembering()
     feeds = (Feed(batch=64, **feed),)
     needs = Needs(STEPS, feeds, 300, warmup, keep)
@@ -44,16 +47,16 @@ def lived(warmup=0, keep=("begins", "memory"), actor=None, **feed):
         own = random_keys.for_seeds(jnp.asarray(SEEDS), "draw", at)
         replay, draws = replay.collect(actor, own)
     chance = draws.presample(feeds[0], keys)[1, 0]
-    return draws, np.asarray(chance), draws.draw(feeds[0], constant_array(1), None, chance)
+    return replay, np.asarray(chance), draws.draw(feeds[0], constant_array(1), None, chance)
 
 
 @pytest.mark.parametrize("length", [0, 4])
 @pytest.mark.parametrize("warmup", [0, 12])
 def test_replayed_rows_begin_with_the_past_that_acted(length, warmup):
-    draws, number, batch = lived(warmup, length=length)
+    replay, number, batch = lived(warmup, length=length)
     start = jax.tree.map(np.asarray, batch.start)
     assert isinstance(batch.start, Past)
-    every = jax.tree.map(np.asarray, rows_of(draws.ring))
+    every = jax.tree.map(np.asarray, rows_of(replay.ring))
     for at, (time, env) in enumerate(zip(number // ENVS, number % ENVS, strict=True)):
         begun = np.flatnonzero(every["begins"][: time + 1, env])[-1]
         assert start.memory["count"][at] == time - begun
@@ -67,6 +70,15 @@ def test_replayed_rows_begin_with_the_past_that_acted(length, warmup):
         np.testing.assert_allclose(start.memory["trace"][at], total, atol=1e-6)
     assert {*batch.extras} == {"begins"}
     assert batch.extras["begins"].shape == ((64, length) if length else (64,))
+
+
+def test_a_model_is_rolled_out_from_rows_with_their_past_and_what_is_kept():
+    keys = random_keys.for_seeds(jnp.asarray(SEEDS), "starts", 0)
+    rows, valid = jax.tree.map(np.asarray, lived(0, length=0)[0].starts(32, keys))
+    count = rows.start.memory["count"]
+    np.testing.assert_allclose(rows.action[valid][:, 0], np.sin(count[valid] + 1.0), rtol=1e-5)
+    np.testing.assert_array_equal(rows.extras["begins"][valid], count[valid] == 0)
+    assert np.unique(count[valid]).size > 1
 
 
 def rows_of(ring):
