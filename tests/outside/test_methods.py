@@ -1,5 +1,6 @@
 """The methods of examples/methods: a short run of each, and what it learns."""
 
+import json
 from pathlib import Path
 
 import equinox as eqx
@@ -41,6 +42,9 @@ def test_gail_reads_demonstrations_beside_its_rollouts(expert, tmp_path):
     whole = {"data": expert, "demonstrations": 16, **SMALL, **SHORT}
     short = sterling.train(gail, "CartPole-v1", steps=256, out=tmp_path / "run", **whole)
     assert short.result["steps"] == 256
+    rows = [json.loads(x) for x in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == 256  # steps are its axis, not updates
+    assert "update" not in rows[-1]
     longer = sterling.train(gail, "CartPole-v1", steps=512, out=tmp_path / "whole", **whole)
     resumed = sterling.resume(tmp_path / "run", steps=512, quiet=True)
     for one, other in zip(parameters(resumed), parameters(longer), strict=True):
