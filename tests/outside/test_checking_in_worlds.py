@@ -13,6 +13,7 @@ from sterling.algorithms.multi_agent import ippo
 from sterling.algorithms.offline import cql, iql, td3bc
 from sterling.algorithms.online import sac
 from sterling.checking import check_algorithm
+from sterling.checking.needed_batches import first_subjects
 from sterling.checking.problems.checked_problem import (
     Problem,
     asks_random_log,
@@ -25,7 +26,7 @@ from sterling.checking.problems.random_log import write_random_log
 from sterling.checking.update_checks import may_learn_from_rewards
 from sterling.cli import main
 from sterling.data.dataset import Dataset
-from sterling.types import Feed, Mistake, Needs, Record, config
+from sterling.types import Feed, Mistake, Needs, Record, Rollouts, Signals, config
 
 LOG = {"environment": "probe:limits-continuous", "data": "random"}
 
@@ -172,6 +173,32 @@ def test_settings_that_a_file_declares_for_checking_hold_unless_they_are_given()
     made = type("Made", (), {"Config": Waiting, "needs": staticmethod(model_first)})
     made.checked_in = {"wait": 20, "unlike": 9}
     assert declared_settings(made, {"unlike": 5}, {}) == ({"wait": 20, "unlike": 5}, {})
+
+
+class Reading:
+    """Acts by what the world reported in the step before, and learns from all that it reports."""
+
+    Config = Waiting
+    needs = staticmethod(lambda settings: Rollouts(4))
+    init = staticmethod(lambda key, spec, settings: jnp.zeros(2))
+    memory = staticmethod(lambda state, envs, key: jnp.zeros(envs))
+
+    @staticmethod
+    def recall(state, past, obs, key, explore):
+        return (past.channels["objectives"] @ state > 0.0).astype(jnp.int32), past.memory, {}
+
+    @staticmethod
+    def learn(state, batch, key):
+        return state + batch.extras["objectives"].sum((0, 1)), Signals({})
+
+
+def test_learners_of_what_a_world_reports_are_checked_in_that_world():
+    problem = Problem(Reading, {}, {"environment": "probe:objectives"}, "")
+    subject = first_subjects(problem)[0]
+    (action, _), rows = subject.act(0, True)
+    assert action.shape == (rows,)
+    batch = subject.batch()
+    np.testing.assert_allclose(subject.update(batch), batch.extras["objectives"].sum((0, 1)))
 
 
 def test_log_of_random_actions_keeps_successors_ends_and_options(tmp_path):
