@@ -16,6 +16,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Draws, feed_keys
 from sterling.experience.stored_rows import RowsToStore, rows_to_store
+from sterling.needs.feed import DREAM
 from sterling.training.plasticity.hidden_unit_metrics import hidden_unit_metrics
 from sterling.types import Algorithm, Feed, Mistake, Record
 
@@ -110,10 +111,15 @@ def _explained_extras(feed: Feed, batch: Record) -> Iterator[None]:
         if "extras" not in line or error.args[0] in batch.extras:
             raise
         known = ", ".join(sorted(batch.extras)) or "none"
+        remedy = (
+            "Rows of a model have what add of their feed names; imagine gets what keep names."
+            if feed.of == DREAM
+            else "Name it in keep of Needs (a channel, episode/NAME, what act returns) or in add "
+            "of the feed."
+        )
         raise Mistake(
             f"{feed.learner} reads extras[{error.args[0]!r}], but the extras of its batch are "
-            f"{known}. Name it in keep of Needs (a channel, episode/NAME, what act returns) or in "
-            "add of the feed."
+            f"{known}. {remedy}"
         ) from error
 
 

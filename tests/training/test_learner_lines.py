@@ -28,22 +28,24 @@ def lacking_loss(state, batch, key):
 
 
 @pytest.mark.parametrize(
-    ("learn", "error", "line"),
+    ("kind", "learn", "error", "line"),
     [
         (
+            "fresh",
             lacking_return,
             Mistake,
-            r"learn reads extras\['episode/return'\], but .* its batch are cost, log_prob",
+            r"learn reads extras\['episode/return'\], but .* its batch are cost, log_prob. Name it",
         ),
-        (lacking_loss, KeyError, "los"),
+        ("dream", lacking_return, Mistake, "Rows of a model have what add of their feed names"),
+        ("fresh", lacking_loss, KeyError, "los"),
     ],
-    ids=["extra", "other name"],
+    ids=["extra", "extra of a model's rows", "other name"],
 )
-def test_an_extra_that_a_batch_lacks_is_one_line(learn, error, line):
+def test_an_extra_that_a_batch_lacks_is_one_line(kind, learn, error, line):
     """Other KeyErrors of a learner stay what they are."""
     batch = types.SimpleNamespace(extras={"log_prob": 0.0, "cost": 1.0})
     draws = types.SimpleNamespace(draw=lambda *given: batch)
-    updates = FeedUpdates(types.SimpleNamespace(learn=learn), Feed("fresh"), draws, jnp.int32(0))
+    updates = FeedUpdates(types.SimpleNamespace(learn=learn), Feed(kind), draws, jnp.int32(0))
     with pytest.raises(error, match=line):
         updates._update((None, None), (None, None))
 
