@@ -146,6 +146,8 @@ def test_tdmpc2_plans_are_its_memory_and_an_update_keeps_the_form_of_its_state()
     state = jax.eval_shape(lambda key: tdmpc2.init(key, spec, config), key)
     plan = jax.eval_shape(lambda state, key: tdmpc2.memory(state, 2, key), state, key)
     assert plan.shape == (2, 3, 2)
+    asked = tdmpc2.needs(config)  # on random steps alone as many updates as there are of them
+    assert [asked.updates_of(n) for n in range(4)] == [0, 1_001, 1_002, 1_003]
 
     def act(state, plan, key):
         none = jnp.zeros(2)
