@@ -36,15 +36,21 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def remaining_time() -> tuple[float, float]:
+    """Return what is left of the time limit around this code, for :func:`pause_time_limit`."""
+    return signal.getitimer(signal.ITIMER_REAL)
+
+
 @contextmanager
-def pause_time_limit() -> Iterator[None]:
+def pause_time_limit(left: tuple[float, float] | None = None) -> Iterator[None]:
     """Stop the clock of :func:`time_limit` around code that has a time limit of its own. If that
-    were interrupted, it could not tell which of its answers belongs to which question."""
+    were interrupted, it could not tell which of its answers belongs to which question. The clock
+    goes on with the time that was left before, or with ``left`` (:func:`remaining_time`)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    left = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    before = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.setitimer(signal.ITIMER_REAL, *(left or before))

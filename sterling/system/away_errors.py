@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+
 LASTING = (  # errors of the operating system that do not pass
+    ValueError,  # such as an invalid address in requests, or a certificate
     FileNotFoundError,
     FileExistsError,
     NotADirectoryError,
     IsADirectoryError,
     PermissionError,
 )
+LASTING_NUMBERS = (errno.ENAMETOOLONG, errno.E2BIG, errno.ELOOP, errno.EINVAL)
 
 
 class Away(Exception):
@@ -24,10 +28,14 @@ def is_away(error: BaseException) -> bool:
         status = _http_status(link)
         if status is not None:
             return status == 429 or 500 <= status < 600
-        if isinstance(link, Away) or (isinstance(link, OSError) and not isinstance(link, LASTING)):
+        if isinstance(link, Away) or (isinstance(link, OSError) and _passes(link)):
             return True
         link = link.__cause__
     return False
+
+
+def _passes(error: OSError) -> bool:
+    return not isinstance(error, LASTING) and error.errno not in LASTING_NUMBERS
 
 
 def _http_status(error: BaseException) -> int | None:

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
-from sterling.language.away_verifiers import ask_until_answered
+from sterling.language.away_services import ask_until_answered
 from sterling.language.named_rewards import read_rewards
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import Task, Verdict, check_level, has_half_character

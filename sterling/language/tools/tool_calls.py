@@ -9,6 +9,7 @@ tool's first argument; or, as instruction-tuned models write it, ``<tool_call>{"
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -19,11 +20,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sterling.language.away_services import ask_until_answered, away_reason
 from sterling.language.sandbox import Limits, run_python
 from sterling.language.tools.calculator import calculate
 from sterling.language.tools.corpus_search import Corpus
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.away_errors import Away
 from sterling.types import Mistake
 
 MAX_CHARACTERS = 2000  # of a tool's answer
@@ -42,7 +45,8 @@ class Tool:
     """A function that a model may call.
 
     ``parameters`` is the JSON schema of its arguments. ``run`` takes them by name; if it raises,
-    the model is told the error, and the call counts as failed.
+    the model is told the error, and the call counts as failed. If it raises that a service is away
+    (:mod:`sterling.system.away_errors`), it is asked again instead.
     """
 
     name: str
@@ -242,7 +246,8 @@ def _parse_short_call(tool: Tool, inside: str) -> Call:
 
 def run_call(call: Call, tools: Mapping[str, Tool]) -> tuple[bool, str]:
     """Carry out a call; return whether it succeeded, and what the model is told, at most 2,000
-    characters. Any error is told as ``error: ...`` and never raised."""
+    characters. Any error is told as ``error: ...`` and never raised, except that a tool whose
+    service is away is asked again until it answers; Away if it never does."""
     chosen = tools.get(call.name)
     fault = call.fault
     if not fault and chosen is None:
@@ -251,9 +256,12 @@ def run_call(call: Call, tools: Mapping[str, Tool]) -> tuple[bool, str]:
         fault = _argument_fault(call.arguments, chosen.parameters)
     if fault or chosen is None:
         return False, f"error: {fault}"[:MAX_CHARACTERS]
+    run, who = functools.partial(chosen.run, **call.arguments), f"the tool {chosen.name}"
     try:
-        return True, str(chosen.run(**call.arguments))[:MAX_CHARACTERS]
+        return True, str(ask_until_answered(run, who))[:MAX_CHARACTERS]
     except Exception as error:  # the model reads whatever a tool raises
+        if reason := away_reason(error):  # which is not the model's failure
+            raise Away(f"{who} is away: {reason}") from error
         return False, f"error: {error}"[:MAX_CHARACTERS]
 
 

@@ -25,11 +25,12 @@ from sterling.language import question_order
 from sterling.language.adapters.answer_worker import AWAY, Worker, WorkerFault
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.adapters.user_tasks import UserTasks, awaited, verdict_seconds
-from sterling.language.away_verifiers import ask_until_answered
+from sterling.language.away_services import ask_until_answered
 from sterling.language.jsonl_records import PromptMessages
 from sterling.language.named_rewards import read_rewards
 from sterling.language.scene import TextWorld
 from sterling.language.task import Family, Task, Verdict
+from sterling.language.time_limits import pause_time_limit
 from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
@@ -214,16 +215,15 @@ class JudgedQuestions:
             reply = ask_until_answered(lambda: self._ask(question), self.judge_text)
         except WorkerFault as fault:
             return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
-        if isinstance(reply, str):
-            return Verdict(0.0, reply)
-        return Verdict.of_rewards(reply)
+        return Verdict(0.0, reply) if isinstance(reply, str) else Verdict.of_rewards(reply)
 
     def _ask(self, question: dict[str, Any]) -> Any:
         if self._worker is not None:
             return self._worker.ask(question)
         assert isinstance(self.judge, InMemoryJudge)  # all others have a worker
         try:
-            return judge_answer(self.judge.function, question)
+            with pause_time_limit():  # verdicts take no time of a scene
+                return judge_answer(self.judge.function, question)
         except Exception as error:  # only of services that are away: see judge_answer
             raise WorkerFault(AWAY, user_imports.describe_error(error)) from error
 

@@ -20,6 +20,7 @@ from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import kept_out_rule
 from sterling.lookup.user_imports import describe_error
+from sterling.system.away_errors import Away
 from sterling.system.shown_values import short_text, shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.run_options import LanguageSettings
@@ -119,7 +120,7 @@ def _play_scenes(
         answer = _scripted_answers(place, scene, seed, tokenizer, limit)
         try:
             _play_scene(place, scene, answer, seconds, played)
-        except TimeoutError:
+        except (TimeoutError, Away):
             break  # other scenes of this world may hang too
     if played.unsolved:
         print_notice(
@@ -193,7 +194,7 @@ def _accepts_answer(scene: Scene, said: str) -> bool:
     """Whether a scene accepts an answer. The run itself counts and reports scenes that fail."""
     try:
         scene.say(said)
-    except TimeoutError:
+    except (TimeoutError, Away):
         raise
     except Exception:  # a user's world may raise anything
         return False
