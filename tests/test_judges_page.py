@@ -49,10 +49,18 @@ def test_judges_page_functions_give_the_rewards_they_say(folder, judge, rewards)
     assert found == pytest.approx(rewards, abs=1e-12)
 
 
+def test_judges_page_verifier_of_batches_compares_the_answers_to_a_question(folder):
+    family = find_world("shortest.py").family
+    one, other = family.sample(0, 0), family.sample(1, 0)
+    verdicts = family.verify_batch([one, one, one, other], ["1", " 1", "0", "seven"])
+    family.close()
+    assert [verdict.reward for verdict in verdicts] == pytest.approx([1.0, 0.99, 0.0, 0.0])
+
+
 @pytest.mark.slow
 def test_judges_page_commands_run_with_fewer_updates(folder):
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
         assert main(shlex.split(asked)[1:]) == 0

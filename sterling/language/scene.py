@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
-from sterling.language.task import Verdict
+from sterling.language.batch_verdicts import DueVerdict
+from sterling.language.task import Family, Task, Verdict, batch_judge
 from sterling.language.time_limits import time_limit
 from sterling.system.shown_values import short_text, shown_value
 from sterling.types import Mistake
@@ -75,6 +76,9 @@ class BaseScene(abc.ABC):
     """Base of scenes: keeps turns and verdicts. A scene adds ``hear(seat, text)``, which judges an
     answer, and then either asks the next seat or leaves ``turn`` None."""
 
+    in_batch = False  # whether who plays the scene gives it the verdicts that are due
+    due_verdict: DueVerdict | None = None
+
     def __init__(self, seats: int = 1):
         self.turn: Turn | None = None
         self.verdicts: list[list[Verdict]] = [[] for _ in range(seats)]
@@ -102,6 +106,26 @@ class BaseScene(abc.ABC):
         self.verdicts[seat].append(
             dataclasses.replace(verdict, reason=reason) if reason else verdict
         )
+
+    def verify(self, family: Family, task: Task, seat: int, text: str) -> None:
+        """Have a family judge a seat's latest answer: at once, or, if it judges in batches and the
+        scene is one of a batch, together with the others'. Then :meth:`take_verdict` is called; do
+        nothing else in the turn."""
+        judge = batch_judge(family, task) if self.in_batch else None
+        if judge is None:
+            self.take_verdict(seat, family.verify(task, text))
+        else:
+            self.due_verdict = DueVerdict(judge, task, text, seat)
+
+    def give_verdict(self, verdict: Verdict) -> None:
+        """Give the verdict that is due."""
+        due, self.due_verdict = self.due_verdict, None
+        assert due is not None
+        self.take_verdict(due.seat, verdict)
+
+    def take_verdict(self, seat: int, verdict: Verdict) -> None:
+        """React to a family's verdict on a seat's answer: add it. A scene may also ask a seat."""
+        self.verdicts[seat].append(verdict)
 
 
 def check_seat(world: TextWorld, seat: object) -> None:

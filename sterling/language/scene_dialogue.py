@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-import jax
-import numpy as np
 from jaxtyping import Array, Key
 
 from sterling import random_keys as named
+from sterling.language.batch_verdicts import judge_together
 from sterling.language.engine.transcript import Transcript
-from sterling.language.models.generation import Answers, Prompts, round_up_length
+from sterling.language.models.generation import Answers, Prompts
 from sterling.language.models.parallel_generation import generate_in_parallel
-from sterling.language.models.token_sampling import Sampling
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
 from sterling.language.task import Verdict
@@ -68,9 +66,26 @@ class SceneBatch:
         for number, scene in enumerate(self.scenes):
             if isinstance(scene, str):
                 self.transcripts[number, 0] = Transcript(number, 0, failed=scene)
+            elif hasattr(scene, "in_batch"):
+                scene.in_batch = True
 
     def waiting(self) -> list[Transcript]:
-        """Return the transcripts whose seat is to speak, after appending what was said to it."""
+        """Return the transcripts whose seat is to speak, after appending what was said to it. If
+        there are none, scenes that wait for their verdicts get them, and may go on."""
+        while not (found := self._speaking()) and self._give_verdicts():
+            pass
+        return found
+
+    def _give_verdicts(self) -> bool:
+        """Give the scenes the verdicts that they wait for; return whether any did."""
+        waiting = {n: getattr(scene, "due_verdict", None) for n, scene in enumerate(self.scenes)}
+        due = {n: one for n, one in waiting.items() if one is not None and not self._given_up(n)}
+        for number, verdict in judge_together(due).items():
+            scene: Any = self.scenes[number]
+            self._react(number, partial(scene.give_verdict, verdict))
+        return bool(due)
+
+    def _speaking(self) -> list[Transcript]:
         found = []
         for number, scene in enumerate(self.scenes):
             if isinstance(scene, str) or scene.turn is None or self._given_up(number):
@@ -112,16 +127,21 @@ class SceneBatch:
         # A thought that the template began stays a thought if the answer is cut before its end.
         text = tokenizer.decode(ids[:-1] if stopped else ids)
         text = "<think>" * tokenizer.starts_in_thought + text
+        self._react(transcript.scene, partial(scene.say, text))
+
+    def _react(self, number: int, react: Callable[[], None]) -> None:
+        """Have a scene react to an answer or a verdict, and check its verdicts."""
+        scene: Any = self.scenes[number]
         try:
             with time_limit(self.settings.patience):
-                scene.say(text)
-                self._check(transcript.scene, scene.verdicts)
+                react()
+                self._check(number, scene.verdicts)
             verdicts = itertools.chain(*scene.verdicts)
             faults = [each for each in verdicts if getattr(each, "verifier_failed", False)]
             if faults:
-                self._give_up(transcript.scene, faults[0].reason)
+                self._give_up(number, faults[0].reason)
         except Exception as error:
-            self._give_up(transcript.scene, error_line(error))
+            self._give_up(number, error_line(error))
 
     def finish(self) -> list[Transcript]:
         """Return all transcripts with their verdicts. Raises Mistake if the rule of rewards names
@@ -196,8 +216,7 @@ def play_scenes(
         answers = generate_in_parallel(write, _pad_prompts(waiting, settings))
         for seed, (batch, transcripts) in enumerate(zip(batches, waiting, strict=True)):
             for row, transcript in enumerate(transcripts):
-                answer = _answer_of_row(answers, seed, row)
-                batch.add_answer(transcript, *answer, versions[seed])
+                batch.add_answer(transcript, *answers.row(seed, row), versions[seed])
         turn += 1
     return [batch.finish() for batch in batches]
 
@@ -231,27 +250,9 @@ def demonstrate(
     return transcripts
 
 
-def _answer_of_row(answers: Answers, seed: int, row: int) -> tuple[list[int], list[float], bool]:
-    count = int(answers.length[seed, row])
-    ids, log_prob = answers.ids[seed, row, :count], answers.log_prob[seed, row, :count]
-    return ids.tolist(), log_prob.tolist(), bool(answers.stopped[seed, row])
-
-
 def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings) -> Prompts:
-    """Return the transcripts so far as padded prompts, of few shapes: few programs are compiled."""
-    rows = round_up_length(max(map(len, waiting)))
-    room = round_up_length(max(len(each.context) for each in itertools.chain(*waiting)))
-    seeds = len(waiting)
-    ids = np.full((seeds, rows, room), settings.tokenizer.pad, np.int32)
-    lengths = np.ones((seeds, rows), np.int32)
-    for seed, transcripts in enumerate(waiting):
-        for row, transcript in enumerate(transcripts):
-            lengths[seed, row] = len(transcript.context)
-            ids[seed, row, : lengths[seed, row]] = transcript.context
-    total = np.array([*map(len, waiting)], np.int32)
-    one = Sampling.for_rows(rows, settings.temperature, settings.top_k, settings.top_p)
-    every = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *x.shape)), one)
-    number = np.broadcast_to(np.arange(rows, dtype=np.int32), (seeds, rows))
-    ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
-    limit, stops = settings.limit, settings.tokenizer.stops
-    return Prompts(ids, lengths, total, number, every, limit, min(settings.slots, rows), stops)
+    """Return the transcripts so far as prompts."""
+    tokens, voice = [[each.context for each in own] for own in waiting], settings.tokenizer
+    how = (settings.temperature, settings.top_k, settings.top_p)
+    slots, limit = settings.slots, settings.limit
+    return Prompts.padded(tokens, voice.pad, how, slots=slots, limit=limit, stops=voice.stops)

@@ -133,6 +133,21 @@ class Family(Protocol):
         ...
 
 
+class BatchJudge(Protocol):
+    """What judges several answers at a time."""
+
+    def verify_batch(self, tasks: Sequence[Task], responses: Sequence[str]) -> list[Verdict]:
+        """Judge a response to each task; never raises, whatever they are."""
+        ...
+
+
+def batch_judge(family: Family, task: Task) -> BatchJudge | None:
+    """Return what judges a task's answers together with others, which a family tells by its
+    ``batch_judge(task)``; None if ``family.verify`` judges each by itself."""
+    own = getattr(family, "batch_judge", None)
+    return own(task) if own else None
+
+
 def task_random(family: str, seed: int, level: int) -> Random:
     """Return the random number generator of one task; it gives the same numbers on every
     machine."""

@@ -16,8 +16,8 @@ SHARE = re.compile(r"\*[\d.]+$")
 
 def names_tasks(word: str) -> bool:
     """Whether ``word`` names language tasks: a family, a file of questions, a mixture, or a
-    reference to functions ``sample`` and ``verify``, which is imported. Raises Mistake for a text
-    world, which is played in turns."""
+    reference to functions ``sample`` and ``verify`` (or ``verify_batch``), which is imported.
+    Raises Mistake for a text world, which is played in turns."""
     if world := WORLD_OF_TASKS.fullmatch(word):
         raise Mistake(
             f"Only tasks are checked, not worlds of several turns: sterling check {world[2]}"
@@ -45,4 +45,5 @@ def _makes_tasks(word: str) -> bool:
 
 
 def _has_functions(thing: Any) -> bool:
-    return all(callable(getattr(thing, name, None)) for name in ("sample", "verify"))
+    has = {x for x in ("sample", "verify", "verify_batch") if callable(getattr(thing, x, None))}
+    return "sample" in has and len(has) > 1

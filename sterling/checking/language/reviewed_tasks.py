@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from sterling.language.adapters.user_tasks import UserTasks
-from sterling.language.task import Family, Task, Verdict, is_right
+from sterling.language.task import Family, Task, Verdict, batch_judge, is_right
 from sterling.lookup.user_imports import describe_error
 from sterling.types import Mistake
 
@@ -93,6 +93,14 @@ class ReviewedTasks:
             return found  # a Verdict, as _verdict_fault has checked
         self.no_verdict.append(f"{posed}: {fault} (response {response!r:.40})")
         return None
+
+    @functools.cached_property
+    def batch(self) -> list[Posed]:
+        """The tasks of the first judge of several responses at a time; empty if there is none."""
+        judges = [batch_judge(self.family, posed.task) for posed in self.posed]
+        first = next((judge for judge in judges if judge is not None), None)
+        pairs = zip(self.posed, judges, strict=True)
+        return [posed for posed, judge in pairs if first is not None and judge is first]
 
     def reward(self, posed: Posed, response: str) -> float | None:
         """Return the reward of a response, None without a verdict."""

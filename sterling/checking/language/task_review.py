@@ -27,7 +27,7 @@ from sterling.checking.review_findings import (
     section_checks,
 )
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.task import Family
+from sterling.language.task import Family, batch_judge
 from sterling.language.tasks import find_family
 from sterling.lookup import user_imports
 from sterling.types import Mistake
@@ -85,7 +85,7 @@ def _check_lines(faults: list[str]) -> str:
 
 def _task_checks(family: Family, quick: bool) -> Iterator[Check]:
     tasks, own = ReviewedTasks(family, quick), users_object(family)
-    sample, verify = own.sample, own.verify
+    sample, verify = own.sample, getattr(own, "verify", None) or own.verify_batch
     yield "tasks can be made", partial(_check_made, tasks), sample
     of_sample: dict[str, Callable[[ReviewedTasks], str]] = {
         "the same seed gives the same task": _check_repeatable,
@@ -98,6 +98,8 @@ def _task_checks(family: Family, quick: bool) -> Iterator[Check]:
         "the same response gets the same verdict": _check_same_verdict,
         "every response gets a verdict": _check_verdicts,
     }
+    if tasks.batch:
+        of_verify["several responses at once get a verdict each"] = _check_batch
     for checks, code in ((of_sample, sample), (of_verify, verify)):
         for what, check in checks.items():
             yield what, partial(check if tasks.posed else _no_task, tasks), code
@@ -238,6 +240,19 @@ def _check_same_verdict(tasks: ReviewedTasks) -> str:
                 f"{response!r:.60} gets {one.reward:g}, then {two.reward:g} in {posed}",
                 "let verify depend on the task and the response alone",
             )
+    return ""
+
+
+def _check_batch(tasks: ReviewedTasks) -> str:
+    asked = tasks.batch[:SOME]
+    judge = batch_judge(tasks.family, asked[0].task)
+    assert judge is not None
+    verdicts = judge.verify_batch([posed.task for posed in asked], [NONSENSE] * len(asked))
+    if faults := [verdict.reason for verdict in verdicts if verdict.verifier_failed]:
+        raise CheckFailed(
+            f"{len(faults)} of {len(asked)} responses get none: {faults[0]}",
+            "return a list with one number, or named ones, for each response",
+        )
     return ""
 
 

@@ -15,10 +15,14 @@ In ``my_tasks.py`` either a function (``my_tasks.py:make``) that returns an obje
 range), ``solve(task)``, ``count`` (how many tasks each level has, if that is limited: seeds are
 below it then, and every task is asked before any comes again), and ``seconds`` (a verdict's time
 limit, 10 by default; a scene's own time limit does not shorten it). ``verify`` may be
-``async``. ``within = (0, 1)`` says that rewards lie there, which makes intervals narrower.
+``async``. ``verify_batch(tasks, responses)``, beside ``verify`` or instead of it, returns a list
+with one verdict for each response: of a batch, with all responses to a task side by side, and of
+one response where a verdict is due at once and there is no ``verify``. ``within = (0, 1)`` says
+that rewards lie there, which makes intervals narrower.
 
 ``verify`` runs in a process of its own. If it raises, hangs, dies or returns nonsense, one response
-loses its reward, with a reason that says so, and nothing else happens.
+loses its reward, with a reason that says so, and nothing else happens. If ``verify_batch`` raises,
+hangs or dies, it is asked about each task's responses alone: those of one task lose their rewards.
 """
 
 from __future__ import annotations
@@ -30,15 +34,15 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.language.adapters.answer_worker import Worker, WorkerFault
-from sterling.language.away_services import ask_until_answered
+from sterling.language.adapters.answer_worker import Worker
+from sterling.language.batch_verdicts import Asked, ask_for_verdicts, length_fault
 from sterling.language.named_rewards import read_rewards
 from sterling.language.question_order import shuffled_index
-from sterling.language.task import Task, Verdict, check_level, has_half_character
+from sterling.language.task import BatchJudge, Task, Verdict, check_level, has_half_character
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.shown_values import shown_value
@@ -58,6 +62,7 @@ class UserTasks:
         self.levels: range = getattr(self.made, "levels", range(1))
         if not isinstance(self.levels, range) or len(self.levels) == 0:
             raise Mistake(f"{self.file}: 'levels' must be a range such as range(3)")
+        self._single = "verify" if _has(self.made, "verify") else "verify_batch"
         self._count = getattr(self.made, "count", 0)
         if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
@@ -70,7 +75,7 @@ class UserTasks:
     @property
     def judge_text(self) -> str:
         """Return who judges, for messages."""
-        return f"{self.file}: verify"
+        return f"{self.file}: {self._single}"
 
     def count(self, level: int) -> int:
         """Return the user's ``count``; 0 if there is none."""
@@ -101,14 +106,24 @@ class UserTasks:
 
     def verify(self, task: Task, response: str) -> Verdict:
         """Return the user's verdict, or that there is none within its time limit."""
-        try:
-            question = [dataclasses.asdict(task), response]
-            reply = ask_until_answered(lambda: self._worker.ask(question), self.judge_text)
-        except WorkerFault as fault:
-            return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
-        if "nonsense" in reply:
-            return Verdict(0.0, f"verifier nonsense: verify returned {reply['nonsense']}")
-        return Verdict(reply["reward"], reply["reason"], rewards=reply["rewards"])
+        return self._judge(self._single, [(task, response)])[0]
+
+    def verify_batch(self, tasks: Sequence[Task], responses: Sequence[str]) -> list[Verdict]:
+        """Return the verdicts of the user's ``verify_batch``, within as many time limits."""
+        return self._judge("verify_batch", [*zip(tasks, responses, strict=True)])
+
+    def batch_judge(self, task: Task) -> BatchJudge | None:
+        """Return itself if the user has a ``verify_batch``."""
+        return self if _has(self.made, "verify_batch") else None
+
+    def _judge(self, function: str, asked: Asked) -> list[Verdict]:
+        def ask(asked: Asked) -> list[Verdict]:
+            tasks = [dataclasses.asdict(task) for task, _ in asked]
+            question = [function, tasks, [response for _, response in asked]]
+            replies = self._worker.ask(question, self._worker.limit * len(asked))
+            return [_read_reply(reply, function) for reply in replies]
+
+        return ask_for_verdicts(ask, asked, f"{self.file}: {function}")
 
     def solve(self, task: Task) -> str:
         """Return what the user's ``solve`` returns; Mistake if there is none."""
@@ -171,27 +186,48 @@ def _explained(error: BaseException) -> str:
     return f"{error} (write task.prompt and task.answer)" if own == str(error) else str(error)
 
 
-def make_answerer(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
-    """Return the function that judges ``[task, response]``; called in the worker's process."""
+def _has(made: Any, function: str) -> bool:
+    return callable(getattr(made, function, None))
+
+
+def _read_reply(reply: dict[str, Any], function: str) -> Verdict:
+    if "nonsense" in reply:
+        return Verdict(0.0, f"verifier nonsense: {function} returned {reply['nonsense']}")
+    return Verdict(reply["reward"], reply["reason"], rewards=reply["rewards"])
+
+
+def make_answerer(setup: list[str]) -> Callable[[list[Any]], list[dict[str, Any]]]:
+    """Return the function that judges ``[function, tasks, responses]``; called in the worker's
+    process."""
     made = _load_tasks(Path(setup[0]), setup[1])
 
-    def judge(question: list[Any]) -> dict[str, Any]:
+    def judge(question: list[Any]) -> list[dict[str, Any]]:
+        tasks, responses = [Task(**each) for each in question[1]], question[2]
         try:
-            found = awaited(made.verify(Task(**question[0]), question[1]))
+            if question[0] == "verify":
+                return [_reply(awaited(made.verify(tasks[0], responses[0])))]
+            found = awaited(made.verify_batch(tasks, responses))
         except TypeError as error:
             raise TypeError(_explained(error)) from error
-        try:
-            is_verdict = isinstance(found, Verdict)
-            verdict = found if is_verdict else Verdict.of_rewards(read_rewards(found))
-        except ValueError as error:
-            return {"nonsense": str(error) if isinstance(found, Mapping) else shown_value(found)}
-        return {
-            "reward": float(verdict.reward),
-            "reason": str(verdict.reason)[:MAX_REASON_CHARACTERS],
-            "rewards": {name: float(each) for name, each in verdict.rewards.items()},
-        }
+        if fault := length_fault(found, len(tasks), "responses"):
+            return [{"nonsense": fault}] * len(tasks)
+        return [_reply(each) for each in found]
 
     return judge
+
+
+def _reply(found: Any) -> dict[str, Any]:
+    """Return a verdict, or what one was made of, as plain JSON."""
+    try:
+        is_verdict = isinstance(found, Verdict)
+        verdict = found if is_verdict else Verdict.of_rewards(read_rewards(found))
+    except ValueError as error:
+        return {"nonsense": str(error) if isinstance(found, Mapping) else shown_value(found)}
+    return {
+        "reward": float(verdict.reward),
+        "reason": str(verdict.reason)[:MAX_REASON_CHARACTERS],
+        "rewards": {name: float(each) for name, each in verdict.rewards.items()},
+    }
 
 
 def awaited(found: Any) -> Any:
@@ -218,8 +254,9 @@ def _load_tasks(path: Path, maker: str) -> Any:
             known = [name for name, each in vars(module).items() if callable(each)]
             raise Mistake(f"{path.name} has no function {maker!r}{did_you_mean(maker, known)}")
         made = _run_user_code(function, f"{path.name}: {maker}()")
-    for need, form in (("sample", "sample(seed, level)"), ("verify", "verify(task, response)")):
-        if not callable(getattr(made, need, None)):
+    verify = "verify(task, response) or verify_batch(tasks, responses)"
+    for need, form in (("sample", "sample(seed, level)"), ("verify", verify)):
+        if not _has(made, need) and not (need == "verify" and _has(made, "verify_batch")):
             where = f"what {maker}() returns" if maker else "the file"
             known = [x for x in user_imports.public_names(module) if callable(getattr(module, x))]
             other = f", or name what makes the tasks, as {path.name}:{known[-1]}" if known else ""

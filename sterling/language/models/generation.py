@@ -12,9 +12,13 @@ slot an answer was written in, and beside which others, changes nothing but roun
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
@@ -37,6 +41,35 @@ class Prompts(eqx.Module):
     slots: int = eqx.field(static=True)  # rows written at a time
     stops: tuple[int, ...] = eqx.field(static=True)  # tokens that end an answer
 
+    @classmethod
+    def padded(
+        cls,
+        tokens: Sequence[Sequence[Sequence[int]]],
+        pad: int,
+        sampling: tuple[float, int, float],
+        *,
+        limit: int,
+        slots: int,
+        stops: tuple[int, ...],
+    ) -> Prompts:
+        """Return prompts by [seed][prompt], padded to few shapes: few programs are compiled.
+        ``sampling``: temperature, top-k and top-p of all answers."""
+        rows = round_up_length(max(map(len, tokens)))
+        room = round_up_length(max(len(each) for each in itertools.chain(*tokens)))
+        seeds = len(tokens)
+        ids = np.full((seeds, rows, room), pad, np.int32)
+        lengths = np.ones((seeds, rows), np.int32)
+        for seed, prompts in enumerate(tokens):
+            for row, prompt in enumerate(prompts):
+                ids[seed, row, : len(prompt)] = prompt
+                lengths[seed, row] = len(prompt)
+        total = np.array([*map(len, tokens)], np.int32)
+        one = Sampling.for_rows(rows, *sampling)
+        every = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *x.shape)), one)
+        number = np.broadcast_to(np.arange(rows, dtype=np.int32), (seeds, rows))
+        ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
+        return cls(ids, lengths, total, number, every, limit, min(slots, rows), stops)
+
     def greedy(self) -> Prompts:
         """Return the same prompts, to be answered with the likeliest tokens."""
         cold = jnp.zeros_like(self.sampling.temperature)
@@ -52,6 +85,12 @@ class Answers(eqx.Module):
     log_prob: Float[Array, "*seed prompt limit"]  # of the distribution each token was drawn from
     length: Int[Array, "*seed prompt"]  # number of tokens, with the one that stops
     stopped: Bool[Array, "*seed prompt"]  # False: cut off at the limit
+
+    def row(self, seed: int, row: int) -> tuple[list[int], list[float], bool]:
+        """Return the tokens of one seed's answer, their log-probabilities, and whether it ended."""
+        count = int(self.length[seed, row])
+        ids, log_prob = self.ids[seed, row, :count], self.log_prob[seed, row, :count]
+        return ids.tolist(), log_prob.tolist(), bool(self.stopped[seed, row])
 
 
 class Slots(eqx.Module):

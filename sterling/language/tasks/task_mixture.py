@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sterling.language.task import Family, Task, Verdict, check_level, task_random
+from sterling.language.task import (
+    BatchJudge,
+    Family,
+    Task,
+    Verdict,
+    batch_judge,
+    check_level,
+    task_random,
+)
 from sterling.types import Mistake
 
 
@@ -35,6 +43,10 @@ class Mixture:
     def verify(self, task: Task, response: str) -> Verdict:
         """Return the member's verdict."""
         return self._member(task).verify(task, response)
+
+    def batch_judge(self, task: Task) -> BatchJudge | None:
+        """Return what judges a member's answers together with others."""
+        return batch_judge(self._member(task), task)
 
     def solve(self, task: Task) -> str:
         """Return the member's solution."""

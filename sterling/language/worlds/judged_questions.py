@@ -9,36 +9,35 @@ argument is the column of that name in the file of questions. The second is TRL'
     def score(prompts, completions, **columns):
         return [float(text.strip() == truth) for text, truth in zip(completions, columns["truth"])]
 
-TRL's form is recognised by its argument ``completions``. It is called with lists of one element. If
-the file's prompt is a list of messages, so are its prompts and completions.
+TRL's form is recognised by its argument ``completions``. It gets all answers of a batch, with all
+answers to a question side by side, and so can compare them; where a verdict is due at once, it gets
+lists of one element. If the file's prompt is a list of messages, so are its prompts and
+completions.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sterling.language import question_order
 from sterling.language.adapters.answer_worker import AWAY, Worker, WorkerFault
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.adapters.user_tasks import UserTasks, awaited, verdict_seconds
-from sterling.language.away_services import ask_until_answered
+from sterling.language.adapters.user_tasks import UserTasks, verdict_seconds
+from sterling.language.batch_verdicts import Asked, ask_for_verdicts
 from sterling.language.jsonl_records import PromptMessages
-from sterling.language.named_rewards import read_rewards
 from sterling.language.scene import TextWorld
-from sterling.language.task import Family, Task, Verdict
+from sterling.language.task import BatchJudge, Family, Task, Verdict
 from sterling.language.time_limits import pause_time_limit
+from sterling.language.worlds import judge_calls
+from sterling.language.worlds.judge_calls import Rewards, judge_answers, takes_lists
 from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
-from sterling.system.away_errors import is_away
 from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
-
-Rewards = float | dict[str, float] | str  # of one answer; a text: the reason why there is none
 
 PROBED = 4  # questions that are tried until one gets a verdict
 
@@ -120,7 +119,7 @@ def _check_form(function: Any, name: str) -> None:
     """Raise Mistake unless a judge has one of the two forms."""
     if not callable(function):
         raise Mistake(f"the judge {name} is a {type(function).__name__}, not a function; {FORMS}")
-    if "completions" in inspect.signature(function).parameters:
+    if takes_lists(function):
         return
     try:
         inspect.signature(function).bind_partial("question", "answer")
@@ -150,8 +149,9 @@ def find_judged(judge: str, environment: str, find: Callable[[str], TextWorld]) 
 
 def probe_judge(world: TextWorld, level: int) -> Verdict | None:
     """Have a user's judge, or the ``verify`` of a user's file, judge the first question's own
-    solution, or else the question as an answer. Return the verdict, None for other worlds; Mistake
-    if there is no verdict, nor one on the next ``PROBED`` questions."""
+    solution, or else the question as an answer; one that takes lists also the same twice. Return
+    the verdict, None for other worlds; Mistake if there is no verdict, nor one on the next
+    ``PROBED`` questions."""
     place: Any = world
     judged = getattr(getattr(place, "world", place), "family", None)
     if not isinstance(judged, JudgedQuestions | UserTasks):
@@ -164,6 +164,8 @@ def probe_judge(world: TextWorld, level: int) -> Verdict | None:
         except Mistake:  # not every question has a solution
             answer = task.prompt
         verdict = judged.verify(task, answer)
+        if judged.batch_judge(task) and not verdict.verifier_failed:
+            verdict, _ = judged.verify_batch([task] * 2, [answer] * 2)
         if not verdict.verifier_failed:
             return verdict
         found.append(f"{shown_value(answer)} no reward ({verdict.reason.partition(': ')[2]})")
@@ -176,20 +178,23 @@ def probe_judge(world: TextWorld, level: int) -> Verdict | None:
 class JudgedQuestions:
     """The tasks of a family, whose answers ``judge`` judges (:func:`judge_reference`).
 
-    It runs in a process of its own, within its file's ``seconds`` (10) for each answer; a function
-    that cannot be imported runs in this process. If it raises, hangs or returns anything but a
-    finite number or named ones, the answer has no verdict, and the reason says why. A reward of at
-    least 1 counts as right.
+    It runs in a process of its own, within its file's ``seconds`` (10) for each answer that it gets
+    at once; a function that cannot be imported runs in this process. If it raises, hangs or returns
+    anything but a finite number or named ones, the answer has no verdict, and the reason says why.
+    A reward of at least 1 counts as right.
     """
 
     def __init__(self, family: Family, judge: str):
         self.family, self.judge = family, judge
         self.name, self.levels = family.name, family.levels
         self._worker: Worker | None = None
-        if not isinstance(judge, InMemoryJudge):
+        if isinstance(judge, InMemoryJudge):
+            self._takes_lists = takes_lists(judge.function)
+        else:
+            self._takes_lists = takes_lists(user_imports.load(judge))
             place, _ = user_imports.split_reference(judge)
             seconds = verdict_seconds(user_imports.load(place), Path(place).name)
-            self._worker = Worker(f"{__name__}:make_answerer", judge, seconds)
+            self._worker = Worker(f"{judge_calls.__name__}:make_answerer", judge, seconds)
 
     @property
     def judge_text(self) -> str:
@@ -210,21 +215,34 @@ class JudgedQuestions:
 
     def verify(self, task: Task, response: str) -> Verdict:
         """Return the judge's verdict, or that it gave none."""
-        question = _question(self.family, task, response)
-        try:
-            reply = ask_until_answered(lambda: self._ask(question), self.judge_text)
-        except WorkerFault as fault:
-            return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
-        return Verdict(0.0, reply) if isinstance(reply, str) else Verdict.of_rewards(reply)
+        return self.verify_batch([task], [response])[0]
 
-    def _ask(self, question: dict[str, Any]) -> Any:
+    def verify_batch(self, tasks: Sequence[Task], responses: Sequence[str]) -> list[Verdict]:
+        """Return the judge's verdicts, all of one call if it takes lists."""
+        asked = [*zip(tasks, responses, strict=True)]
+        return ask_for_verdicts(self._ask, asked, self.judge_text)
+
+    def batch_judge(self, task: Task) -> BatchJudge | None:
+        """Return itself if the judge takes lists."""
+        return self if self._takes_lists else None
+
+    def _ask(self, asked: Asked) -> list[Verdict]:
+        questions = [_question(self.family, *each) for each in asked]
         if self._worker is not None:
-            return self._worker.ask(question)
+            reply = self._worker.ask(questions, self._worker.limit * len(questions))
+        else:
+            reply = self._ask_here(questions)
+        if isinstance(reply, str):
+            raise WorkerFault("raised", reply)
+        return [Verdict(0.0, each) if isinstance(each, str) else Verdict.of_rewards(each)
+                for each in reply]  # fmt: skip
+
+    def _ask_here(self, questions: list[dict[str, Any]]) -> list[Rewards] | str:
         assert isinstance(self.judge, InMemoryJudge)  # all others have a worker
         try:
             with pause_time_limit():  # verdicts take no time of a scene
-                return judge_answer(self.judge.function, question)
-        except Exception as error:  # only of services that are away: see judge_answer
+                return judge_answers(self.judge.function, questions)
+        except Exception as error:  # only of services that are away: see judge_answers
             raise WorkerFault(AWAY, user_imports.describe_error(error)) from error
 
     def close(self) -> None:
@@ -241,60 +259,3 @@ def _question(family: Family, task: Task, response: str) -> dict[str, Any]:
         return {"prompt": task.prompt, "completion": response, "columns": columns}
     said = [{"role": "assistant", "content": response}]
     return {"prompt": task.prompt.messages, "completion": said, "columns": columns}
-
-
-def make_answerer(judge: str) -> Callable[[dict[str, Any]], Rewards]:
-    """Return the function that judges answers; called in the worker's process."""
-    return functools.partial(judge_answer, user_imports.load(judge))
-
-
-def judge_answer(function: Callable[..., Any], question: dict[str, Any]) -> Rewards:
-    """Return a judge's reward or named rewards for one answer, or the reason why there is none. An
-    exception of a service that is away passes through."""
-    prompt, completion, columns = question["prompt"], question["completion"], question["columns"]
-    parameters = inspect.signature(function).parameters
-    if missing := _missing_columns(function, columns):
-        has = ", ".join(columns) or "none"
-        return f"verifier raised: it takes {', '.join(missing)}; columns of the question: {has}"
-    try:
-        if "completions" not in parameters:
-            return _read_reward(_result(function, [prompt, completion], columns))
-        lists = {"prompts": [prompt], "completions": [completion]}
-        lists |= {name: [value] for name, value in columns.items()}
-        found = _result(function, [], lists)
-    except (Exception, SystemExit) as error:  # the user's function may raise anything
-        if is_away(error):
-            raise
-        return f"verifier raised: {user_imports.describe_error(error)}"
-    if isinstance(found, str | dict) or not hasattr(found, "__len__") or len(found) != 1:
-        return f"verifier nonsense: it returned {shown_value(found)} for a list of 1 completion"
-    return _read_reward(found[0])
-
-
-def _missing_columns(function: Callable[..., Any], columns: dict[str, Any]) -> list[str]:
-    """Return the arguments that a judge cannot do without, and that no column is named like."""
-    parameters = inspect.signature(function).parameters
-    first = 0 if "completions" in parameters else 2  # a question and an answer come before
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    taken = [each for each in [*parameters.values()][first:] if each.kind not in several]
-    known = {"prompts", "completions", *columns}
-    return [each.name for each in taken if each.default is each.empty and each.name not in known]
-
-
-def _result(function: Callable[..., Any], first: list[Any], named: dict[str, Any]) -> Any:
-    """Call a function with its first arguments, and those by name that it takes; wait for it if it
-    is asynchronous."""
-    parameters = inspect.signature(function).parameters
-    names = [*parameters][len(first) :]
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        names += [name for name in named if name not in parameters]
-    found = function(*first, **{name: named[name] for name in names if name in named})
-    return awaited(found)
-
-
-def _read_reward(value: Any) -> Rewards:
-    """Return the reward, or named ones, that a judge returned, or the reason why it is none."""
-    try:
-        return read_rewards(value)
-    except ValueError as error:
-        return f"verifier nonsense: it returned {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sterling.language import question_order
 from sterling.language.scene import BaseScene, Message
-from sterling.language.task import Family, Task, is_right
+from sterling.language.task import Family, Task, Verdict, is_right
 from sterling.language.worlds.single_question import question_messages
 from sterling.types import Mistake
 
@@ -56,7 +56,9 @@ class _Attempts(BaseScene):
         self.ask(0, *question_messages(task))
 
     def hear(self, seat: int, text: str) -> None:
-        verdict = self.world.family.verify(self.task, text)
+        self.verify(self.world.family, self.task, seat, text)
+
+    def take_verdict(self, seat: int, verdict: Verdict) -> None:
         tried = len(self.verdicts[seat])
         if is_right([verdict]) or tried + 1 == self.world.turns:
             self.verdicts[seat].append(verdict.times(self.world.keep**tried))

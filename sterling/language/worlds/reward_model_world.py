@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sterling.language import question_order
+from sterling.language.batch_verdicts import DueVerdict
 from sterling.language.scene import Message, Scene, TextWorld, Turn, context_count
 from sterling.language.task import Verdict
 from sterling.lookup.name_suggestions import did_you_mean
@@ -126,18 +127,45 @@ class ScoredWorld:
 
 class _ScoredScene:
     def __init__(self, place: ScoredWorld, inner: Scene):
-        self.place, self.inner = place, inner
+        self.place, self.inner = place, cast(Any, inner)
         self.turn: Turn | None = inner.turn
         self.verdicts: list[list[Verdict]] = [[]]
         self.heard: tuple[Message, ...] = ()
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether the world's scene leaves its verdicts to who plays it: see BaseScene."""
+        return getattr(self.inner, "in_batch", False)
+
+    @in_batch.setter
+    def in_batch(self, value: bool) -> None:
+        if hasattr(self.inner, "in_batch"):
+            self.inner.in_batch = value
+
+    @property
+    def due_verdict(self) -> DueVerdict | None:
+        """The verdict that the world's scene waits for."""
+        return getattr(self.inner, "due_verdict", None)
+
+    def give_verdict(self, verdict: Verdict) -> None:
+        self.inner.give_verdict(verdict)
+        self._score()
 
     def say(self, text: str) -> None:
         self.inner.say(text)  # raises if the scene is over
         assert self.turn is not None
         heard = () if getattr(self.turn, "fresh_context", False) else self.heard
-        before = (*heard, *self.turn.messages)
-        self.heard, self.turn = (*before, Message("assistant", text)), self.inner.turn
-        last = 0.0 if self.turn is not None else sigmoid(self.place.score(before, text))
+        self.heard = (*heard, *self.turn.messages, Message("assistant", text))
+        self.turn = None
+        if self.due_verdict is None:
+            self._score()
+
+    def _score(self) -> None:
+        """React to an answer that the world's scene has judged."""
+        self.turn = self.inner.turn
+        *before, answer = self.heard
+        over = self.turn is None
+        last = sigmoid(self.place.score(tuple(before), answer.content)) if over else 0.0
         gold = self.inner.verdicts[0]
         rewards = [0.0] * (len(gold) - 1) + [last]
         self.verdicts = [

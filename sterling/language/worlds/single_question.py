@@ -41,4 +41,4 @@ class _Question(BaseScene):
         self.ask(0, *question_messages(task))
 
     def hear(self, seat: int, text: str) -> None:
-        self.verdicts[seat].append(self.family.verify(self.task, text))
+        self.verify(self.family, self.task, seat, text)

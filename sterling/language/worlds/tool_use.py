@@ -96,7 +96,7 @@ class _ToolScene(BaseScene):
     def hear(self, seat: int, text: str) -> None:
         found = find_calls(without_thoughts(text), self.world.tools)
         if not found:
-            self.verdicts[seat].append(self.world.family.verify(self.task, text))
+            self.verify(self.world.family, self.task, seat, text)
         elif not self.calls_left:
             self.judge(seat, 0.0, "too many calls")
         else:
