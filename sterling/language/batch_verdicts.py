@@ -75,7 +75,7 @@ def length_fault(found: Any, count: int, things: str) -> str:
         length = -1
     if length == count:
         return ""
-    more = f", which has {length} elements" if length >= 0 else ""
+    more = f", which has length {length}" if length >= 0 else ""
     return (
         f"{shown_value(found)} for a list of {count} {things if count > 1 else things[:-1]}{more}"
     )

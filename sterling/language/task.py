@@ -133,6 +133,7 @@ class Family(Protocol):
         ...
 
 
+@runtime_checkable
 class BatchJudge(Protocol):
     """What judges several answers at a time."""
 

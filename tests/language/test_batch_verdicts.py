@@ -157,8 +157,8 @@ def test_call_that_fails_is_asked_again_about_each_question_alone(family):
         == ["verifier raised: ValueError: odd among 2"] * 2
     )
     assert len(calls(family)) == 1
-    short = "verifier nonsense: verify_batch returned [1.0] for a list of 4 responses, which has 1"
-    assert [each[: len(short)] for each in answered(world, "short", "x")] == [short] * 4
+    short = "verifier nonsense: verify_batch returned [1.0] for a list of 4 responses, which"
+    assert answered(world, "short", "x") == [f"{short} has length 1"] * 4
     number = "verifier nonsense: verify_batch returned 1.0 for a list of 2 responses"
     assert answered(world, "number", "x", questions=1) == [number] * 2
     assert len(calls(family)) == 2
@@ -220,7 +220,9 @@ class Speaker:
         ids = np.full((seeds, rows, obs.limit), TOKENIZER.encode("x")[0], np.int32)
         length = np.broadcast_to(np.arange(1, rows + 1, dtype=np.int32), (seeds, rows))
         shape = jnp.zeros(ids.shape, jnp.float32)
-        return Answers(jnp.asarray(ids), shape, jnp.asarray(length), jnp.zeros((seeds, rows))), {}
+        return Answers(
+            jnp.asarray(ids), shape, jnp.asarray(length), jnp.zeros((seeds, rows), bool)
+        ), {}
 
 
 def test_judge_in_trl_form_gets_the_batch_of_each_seed(tmp_path, monkeypatch):
