@@ -7,16 +7,19 @@ They are added up, unless a rule says otherwise::
     right*gate(format)                  gate(x) is 1 if x is above 0, else 0
 
 A name that an answer's rewards lack does not apply to it: what it is multiplied with is left out of
-the sum.
+the sum. A condition on one name, as ``format>=0.5``, says which answers are right.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Mapping
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from sterling.language.task import Verdict, is_right
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
@@ -24,6 +27,9 @@ from sterling.types import Mistake
 
 GATE = "gate"
 RULE_FORM = "write names, numbers, + - * and gate(NAME), as in right+0.2*format"
+RIGHT_FORM = "write NAME>=X, or >, < or <= and a number, as in format>=0.5"
+COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+ROUNDING = 1e-9  # a sum of rewards this close to the number of a condition equals it
 
 Value = float | None  # None: does not apply
 
@@ -52,15 +58,7 @@ class RewardRule:
 
     def check_names(self, found: Iterable[str]) -> None:
         """Raise Mistake if the rule has names and none of them is among those ``found``."""
-        known = sorted(found)
-        if not self.names or self.names & set(known):
-            return
-        has = f"they are {', '.join(known)}" if known else "a verdict is one number without a name"
-        wrong = min(self.names)
-        raise Mistake(
-            f"rewards={self.text!r} names no reward that answers get"
-            f"{did_you_mean(wrong, known, has)}"
-        )
+        _check_names(f"rewards={self.text!r}", self.names, found)
 
     def report_missing(self, found: Iterable[str]) -> None:
         """Print a line, once, for each name of the rule that no answer of a batch has: it may be
@@ -91,8 +89,59 @@ class RewardRule:
                 _refuse(self.text)
 
 
+class RightRule:
+    """Which answers are right. ``text``: a condition on a named reward, as "format>=0.5"; "": see
+    :func:`sterling.language.task.is_right`.
+
+    Raises Mistake for a text that is no condition.
+    """
+
+    def __init__(self, text: str = ""):
+        self.text, self.name, self.names = text, "", set[str]()
+        if text.strip():
+            parts = re.fullmatch(r"\s*([^\W\d]\w*)\s*(>=|<=|>|<)\s*(\S+)\s*", text)
+            number = _read_number_text(parts[3]) if parts else None
+            if parts is None or number is None:
+                raise Mistake(f"Cannot read right_if={text!r}: {RIGHT_FORM}.")
+            self.name, self.names = parts[1], {parts[1]}
+            self._compare, self._number = COMPARISONS[parts[2]], number
+
+    def __call__(self, verdicts: Sequence[Verdict]) -> bool:
+        """Whether an answer with these verdicts, one a turn, is right. The last one says so if its
+        scene has decided; else the named reward's sum over the turns that have it does."""
+        if verdicts and verdicts[-1].right is not None:
+            return verdicts[-1].right
+        if not self.name:
+            return is_right(verdicts)
+        own = [one.rewards[self.name] for one in verdicts if self.name in one.rewards]
+        above = math.fsum([*own, -self._number])
+        return bool(own) and self._compare(0.0 if abs(above) <= ROUNDING else above, 0.0)
+
+    def check_names(self, found: Iterable[str]) -> None:
+        """Raise Mistake if the condition's name is not among those ``found``."""
+        _check_names(f"right_if={self.text!r}", self.names, found)
+
+
 def _refuse(text: str) -> NoReturn:
     raise Mistake(f"Cannot read rewards={text!r}: {RULE_FORM}.")
+
+
+def _check_names(option: str, names: set[str], found: Iterable[str]) -> None:
+    """Raise Mistake if an option has names of rewards and none of them is among those ``found``."""
+    known = sorted(found)
+    if not names or names & set(known):
+        return
+    has = f"they are {', '.join(known)}" if known else "a verdict is one number without a name"
+    wrong = did_you_mean(min(names), known, has)
+    raise Mistake(f"{option} names no reward that answers get{wrong}")
+
+
+def _read_number_text(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _evaluate(node: ast.AST, rewards: Mapping[str, float]) -> Value:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Key
 
 from sterling import random_keys as named
@@ -23,7 +24,7 @@ from sterling.language.batch_verdicts import judge_together
 from sterling.language.engine.transcript import Transcript
 from sterling.language.models.generation import Answers, Prompts
 from sterling.language.models.parallel_generation import generate_in_parallel
-from sterling.language.named_rewards import RewardRule
+from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
 from sterling.language.task import Verdict
 from sterling.language.time_limits import time_limit
@@ -45,6 +46,7 @@ class ChatSettings:
     top_p: float = 1.0
     patience: float = 10.0  # seconds for a scene's reaction, besides its verifiers' limits
     rule: RewardRule = dataclasses.field(default_factory=RewardRule)  # combines named rewards
+    right_if: RightRule = dataclasses.field(default_factory=RightRule)  # which answers are right
 
 
 @runtime_checkable
@@ -144,10 +146,10 @@ class SceneBatch:
             self._give_up(number, error_line(error))
 
     def finish(self) -> list[Transcript]:
-        """Return all transcripts with their verdicts. Raises Mistake if the rule of rewards names
-        none of theirs."""
+        """Return all transcripts with their verdicts. Raises Mistake if the rule of rewards, or of
+        right answers, names none of theirs."""
         for (number, seat), transcript in self.transcripts.items():
-            scene = self.scenes[number]
+            scene, transcript.right_if = self.scenes[number], self.settings.right_if
             if not isinstance(scene, str) and not transcript.failed:
                 transcript.verdicts = tuple(map(self._combined, scene.verdicts[seat]))
                 transcript.full = scene.turn is not None
@@ -156,6 +158,7 @@ class SceneBatch:
         if judged := [line for line in lines if line.verdicts]:
             names = {name for line in judged for name in line.rewards}
             self.settings.rule.check_names(names)
+            self.settings.right_if.check_names(names)
             self.settings.rule.report_missing(names)
         return lines
 

@@ -54,11 +54,14 @@ class Task:
 class Verdict:
     """The judgement of a response. ``reward`` is any finite number (Mistake otherwise), usually 1
     for a right response; ``reason`` is one of a few short phrases that reports can count, such as
-    those of :data:`REASONS`; ``rewards`` are the named ones that ``reward`` is made of, if any."""
+    those of :data:`REASONS`; ``rewards`` are the named ones that ``reward`` is made of, if any;
+    ``right`` says whether the answer is right where the scene has decided that (None: the rewards
+    say it)."""
 
     reward: float
     reason: str
     rewards: Mapping[str, float] = dataclasses.field(default_factory=dict, kw_only=True, hash=False)
+    right: bool | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for reward in (self.reward, *self.rewards.values()):

@@ -97,7 +97,7 @@ class Config:
     cap: Limit = 2.0  # upper bound of the weights of stale answers (decoupled)
     overlong: Whole | None = 0  # last tokens of limit, where the score falls by 1; None: limit / 5
     truncated: bool = True  # learn from truncated answers
-    solved: bool = False  # learn only from answers with full score (expert iteration)
+    solved: bool = False  # learn only from right answers (expert iteration)
     rounds: Count = 1  # sampling rounds; above 1, groups with equal scores are replaced (DAPO)
     lag: Whole = 0  # iterations between sampling an answer and learning from it
     again: Whole = 0  # prompts of each batch replayed from earlier successes (RLEP)

@@ -132,8 +132,15 @@ def learned_tokens(
     if not config.truncated:
         mask = mask & ~batch.extras["cut"][:, None]
     if config.solved:
-        mask = mask & (batch.extras["score"] >= 1.0)[:, None]
+        mask = mask & is_right_row(batch)[:, None]
     return mask
+
+
+def is_right_row(batch: Record) -> Bool[Array, "row"]:
+    """Return which rows have a right answer; where the record does not say it, those with a score
+    of at least 1."""
+    extras = batch.extras
+    return extras["right"] if "right" in extras else extras["score"] >= 1.0
 
 
 def staleness_weight(

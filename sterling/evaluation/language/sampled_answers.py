@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float
 from sterling.language import question_order
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene_dialogue import ChatSettings
-from sterling.language.task import is_right
 from sterling.training.agent import Agent
+from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import create_learners, language_settings, starting_model
 from sterling.training.language.evaluate_scenes import answer_scenes
@@ -25,6 +25,7 @@ from sterling.training.language.text_world import asked_levels, make_voice, text
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
+QUESTIONS = ("held_out", "judge", "rewards", "right_if")  # settings of a run that belong to them
 SILENT = "silent"  # the reason of a seat that had no turn
 
 
@@ -59,12 +60,11 @@ class Candidate:
             return None
         return Candidate("base", create_learners(self.settings), self.settings, self.failed, model)
 
-    def with_questions(self, environment: Any, levels: str, held_out: float) -> Candidate:
-        """Return the candidate with another run's questions: its environment, levels and held-out
-        share."""
-        own = dataclasses.replace(
-            language_settings(self.settings), levels=levels, held_out=held_out
-        )
+    def with_questions(self, environment: Any, levels: str, asked: LanguageSettings) -> Candidate:
+        """Return the candidate with another run's questions: its environment, levels, held-out
+        share, and what decides how answers are rewarded."""
+        judged = {name: getattr(asked, name) for name in QUESTIONS}
+        own = dataclasses.replace(language_settings(self.settings), levels=levels, **judged)
         named = {"environment": environment, "speech": own, "context": 0}
         settings = with_context_length(dataclasses.replace(self.settings, **named))
         return dataclasses.replace(self, settings=settings)
@@ -145,7 +145,7 @@ def count_problems(candidate: Candidate) -> int:
 def is_solved(line: Transcript) -> bool:
     """Whether a line's answer is right. If a judge model's verdicts replace the world's, the
     world's own (``gold``) count."""
-    return not line.failed and is_right([getattr(one, "gold", one) for one in line.verdicts])
+    return not line.failed and line.right_if([getattr(one, "gold", one) for one in line.verdicts])
 
 
 def gold_reward(line: Transcript) -> float:

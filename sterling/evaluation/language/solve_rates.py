@@ -155,7 +155,7 @@ def judge(
         others = [begun, *others]
     everyone = _with_distinct_labels([*others, judged])
     notes = _comparability_notes(everyone)
-    asked = (environment, levels, language_settings(judged.settings).held_out)
+    asked = (environment, levels, language_settings(judged.settings))
     candidates = [one.with_questions(*asked) for one in everyone]
     if 0 < (most := count_problems(candidates[-1])) < problems:
         notes.append(

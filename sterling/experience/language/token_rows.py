@@ -8,8 +8,9 @@ another context of the line follows. ``extras`` of each token: ``log_prob`` unde
 generated it, ``version``, how many updates that policy had had, ``temperature``, at which it was
 sampled, and ``turn``, its number in the line. Of each row: ``rows_before``, how many rows of its
 line come before it, ``group`` (rows of one group answer the same question from the same seat),
-``score`` (the sum of the line's rewards), ``cut`` (the line, or an answer in it, exceeded its
-length limit) and ``valid`` (False: the row is padding, or its scene failed).
+``score`` (the sum of the line's rewards), ``right`` (the answer is right), ``cut`` (the line, or an
+answer in it, exceeded its length limit) and ``valid`` (False: the row is padding, or its scene
+failed).
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def _to_arrays(rows: GroupedLines, voice: ChatSettings, count: int) -> dict[str,
         "rows_before": np.zeros(count, np.int32),
         "group": np.full(count, count - 1, np.int32),
         "score": np.zeros(count, np.float32),
+        "right": np.zeros(count, bool),
         "cut": np.zeros(count, bool),
         "valid": np.zeros(count, bool),
     }
@@ -95,7 +97,8 @@ def _write_line(made: dict[str, np.ndarray], row: int, line: Transcript, warmth:
         made["discount"][row + before, length - 2] = float(line.full or part.stop < len(line.ids))
         made["rows_before"][row + before] = before
     made["temperature"][rows] = np.where(made["mask"][rows], warmth, 0.0)
-    made["score"][rows], made["cut"][rows], made["valid"][rows] = line.reward, line.cut, True
+    made["score"][rows], made["right"][rows] = line.reward, line.right
+    made["cut"][rows], made["valid"][rows] = line.cut, True
     own, turns = np.array(line.own), np.array(line.turn)
     for turn, verdict in enumerate(line.verdicts):
         last = int(np.flatnonzero(own & (turns == turn))[-1])

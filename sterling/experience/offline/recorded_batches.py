@@ -137,7 +137,7 @@ class SolvedGroups(StaticSource, eqx.Module):
             index = _question_rows(batch, group, seats, folder)
             parts = jax.tree.map(lambda x, index=index: x[index], batch)
             parts.extras["group"] = parts.extras["group"] % seats
-            solved = ((parts.extras["score"] >= 1.0) & parts.extras["valid"]).any(1)
+            solved = (parts.extras["right"] & parts.extras["valid"]).any(1)
             found.append(jax.tree.map(lambda x, solved=solved: x[solved], parts))
         if not found or not sum(part.mask.shape[0] for part in found):
             raise Mistake(f"{folder} holds no group with a right answer; use another run's batches")
@@ -273,6 +273,8 @@ def read_batch(path: Path) -> Record:
     if "cut" not in extras:  # files from before ``cut`` was recorded beside the discount
         ends = arrays["last"] & (arrays["discount"] > 0.0)
         extras["cut"] = jnp.asarray(ends.any(-1))
+    if "right" not in extras:  # files from before ``right`` was recorded beside the score
+        extras["right"] = extras["score"] >= 1.0
     added = {"rows_before": "group", "version": "turn", "temperature": "log_prob"}
     extras = {name: jnp.zeros_like(extras[like]) for name, like in added.items()} | extras
     whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in RECORD_FIELDS}

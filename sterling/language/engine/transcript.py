@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from sterling.language.task import Verdict, is_right
+from sterling.language.named_rewards import RightRule
+from sterling.language.task import Verdict
 
 
 @dataclasses.dataclass
@@ -28,6 +29,7 @@ class Transcript:
     cut: bool = False  # the context was too short, or an answer longer than allowed
     full: bool = False  # the context was too short for this or another seat: the scene did not end
     failed: str = ""  # why the scene failed; empty: it did not
+    right_if: RightRule = dataclasses.field(default_factory=RightRule)
     version: list[int] = dataclasses.field(default_factory=list)  # updates before each token
     starts: list[int] = dataclasses.field(default_factory=lambda: [0])  # where contexts begin
 
@@ -46,8 +48,8 @@ class Transcript:
 
     @property
     def right(self) -> bool:
-        """Whether the seat came to the right answer (:func:`sterling.language.task.is_right`)."""
-        return not self.failed and is_right(self.verdicts)
+        """Whether the seat came to the right answer, as ``right_if`` says."""
+        return not self.failed and self.right_if(self.verdicts)
 
     @property
     def rewards(self) -> dict[str, float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sterling.language import question_order
+from sterling.language.named_rewards import RightRule
 from sterling.language.scene import BaseScene, Message
-from sterling.language.task import Family, Task, Verdict, is_right
+from sterling.language.task import RIGHT, WRONG, Family, Task, Verdict
 from sterling.language.worlds.single_question import question_messages
 from sterling.types import Mistake
 
@@ -12,7 +15,8 @@ from sterling.types import Mistake
 class TryAgain:
     """Up to ``attempts`` answers to one task of a family.
 
-    A right answer at attempt k (from 0) is worth ``keep**k`` and ends the scene. Any other answer
+    A right answer (``right_if``; of a run, as its settings say) at attempt k (from 0) is worth
+    ``keep**k`` times the family's reward, usually 1, and ends the scene. Any other answer
     is worth 0, and the reply is the verdict's reason, such as ``wrong, try again``, and nothing
     more. The last attempt is worth ``keep**k`` times the family's reward, also where that is
     partial.
@@ -34,7 +38,7 @@ class TryAgain:
                 f"keep, the reward's factor for a further attempt, must be in (0, 1], not {keep}"
             )
         self.family, self.levels, self.turns, self.keep = family, family.levels, attempts, keep
-        self.name = f"try-again:{family.name}"
+        self.name, self.right_if = f"try-again:{family.name}", RightRule()
 
     def begin(self, seed: int, level: int) -> _Attempts:
         """Return the scene of the task of this seed and level."""
@@ -60,8 +64,11 @@ class _Attempts(BaseScene):
 
     def take_verdict(self, seat: int, verdict: Verdict) -> None:
         tried = len(self.verdicts[seat])
-        if is_right([verdict]) or tried + 1 == self.world.turns:
-            self.verdicts[seat].append(verdict.times(self.world.keep**tried))
+        right = self.world.right_if([verdict])
+        if right or tried + 1 == self.world.turns:
+            verdict = verdict.times(self.world.keep**tried)
+            self.verdicts[seat].append(dataclasses.replace(verdict, right=right))
             return
-        self.judge(seat, 0.0, verdict.reason)
-        self.ask(seat, Message("user", f"{verdict.reason}, try again"))
+        reason = WRONG.reason if verdict.reason == RIGHT.reason else verdict.reason
+        self.judge(seat, 0.0, reason)
+        self.ask(seat, Message("user", f"{reason}, try again"))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from sterling import algorithms
 from sterling.data import Dataset
 from sterling.envs.traced_world import Task
-from sterling.language.named_rewards import RewardRule
+from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.needs.feed import DREAM, GENERATED, LABELS, MEMORY, PLACE, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
@@ -128,7 +128,7 @@ def check_language_run(settings: Any, needs: Any) -> None:
 def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
     """Raise Mistake for settings of an environment's questions in a run that has none."""
     usual = LanguageSettings()
-    asked = ("levels", "judge", "rewards", "examples", "scene_seconds")
+    asked = ("levels", "judge", "rewards", "right_if", "examples", "scene_seconds")
     said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
     if said:
         raise Mistake(
@@ -146,8 +146,11 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
     if not 0 <= speech.held_out < 1:
         raise Mistake(f"held_out must be at least 0 and below 1; got {speech.held_out}")
     RewardRule(speech.rewards)
-    if speech.rewards and speech.replay:
-        raise Mistake("replay has the rewards that its answers got. Leave out rewards.")
+    RightRule(speech.right_if)
+    rules = [each for each in ("rewards", "right_if") if getattr(speech, each)]
+    if rules and speech.replay:
+        given = " and ".join(rules)
+        raise Mistake(f"replay has the rewards that its answers got. Leave out {given}.")
     if not speech.scene_seconds > 0:
         raise Mistake(f"scene_seconds must be above 0; got {speech.scene_seconds}")
     speaks = needs.has_feed(GENERATED)

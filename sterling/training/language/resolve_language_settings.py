@@ -56,6 +56,7 @@ def with_context_length(settings: Settings) -> Settings:
     voice = make_voice(settings, place, starting_model(speech.model).tokenizer)
     if verdict is not None:
         voice.rule.check_names(verdict.rewards)
+        voice.right_if.check_names(verdict.rewards)
     return dataclasses.replace(settings, context=voice.context)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sterling.language.named_rewards import RewardRule
+from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import TextWorld
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
@@ -38,6 +38,10 @@ def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
     find: Callable[[str], TextWorld] = find_world if isinstance(where, str) else lambda _: where()
     name = where if isinstance(where, str) else settings.name
     whole = find_judged(judge, name, find) if judge else find(name)
+    worlds: tuple[Any, ...] = (whole, getattr(whole, "world", None))  # a scored world's own one
+    for world in worlds:
+        if hasattr(world, "right_if"):
+            world.right_if = RightRule(language_settings(settings).right_if)
     return HeldOutSplit(whole, share, judging=judging) if share else whole
 
 
@@ -101,7 +105,7 @@ def chat_settings(settings: Settings, tokenizer: Tokenizer, context: int) -> Cha
     """Return how a run's answers are sampled, within ``context`` tokens."""
     needs, speech = learner_needs(settings), language_settings(settings)
     sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
-    sampling["rule"] = RewardRule(speech.rewards)
+    sampling |= {"rule": RewardRule(speech.rewards), "right_if": RightRule(speech.right_if)}
     if needs.has_feed(GENERATED):
         sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     return ChatSettings(tokenizer, answer_limit(settings), context, **sampling)

@@ -1,4 +1,6 @@
-"""Leaves that checkpoints lack because they were written before the leaves existed: they are 0.
+"""Leaves that checkpoints lack because they were written before the leaves existed.
+
+They are 0, except ``right`` of waiting batches of answers: it is whether the score is at least 1.
 
 Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
@@ -10,16 +12,20 @@ tokens, and how many rows of their line come before.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+
+import numpy as np
 
 REMAINDER = "/remainder"
 TEXT_ORDER, ALWAYS = ("source/order/key", "source/order/drawn"), "iteration"
 ADDED_TO_ANSWERS = ("rows_before", "version", "temperature")
+RIGHT, SCORE = "/extras/right", "/extras/score"
 PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
     "/empty_choice": ("/episodes", "/invalid"),
     **{f"/extras/{name}": ("/extras/turn", "/extras/log_prob") for name in ADDED_TO_ANSWERS},
+    RIGHT: (SCORE, "/extras/cut"),
     **{
         f"/to_go/{name}": ("/ring/words", "/ring/head")
         for name in ("total", "rest", "pending", "lowest", "count")
@@ -49,3 +55,11 @@ def added_leaves(names: Container[str], wanted: Iterable[str]) -> set[str]:
             and name.partition(PAST_CHANNELS)[0] + PAST_FIRST in names
         }
     )
+
+
+def earlier_value(name: str, blank: np.ndarray, read: Callable[[str], np.ndarray]) -> np.ndarray:
+    """Return an added leaf's value, ``blank`` unless it follows from another, which ``read``
+    reads by its name."""
+    if name.endswith(RIGHT):
+        return read(name.removesuffix(RIGHT) + SCORE) >= 1.0
+    return blank

@@ -25,7 +25,7 @@ from jaxtyping import PyTree
 
 from sterling.problem.joined_path import named_leaves
 from sterling.system.atomic_files import flush_to_disk
-from sterling.training.saving.added_leaves import added_leaves
+from sterling.training.saving.added_leaves import added_leaves, earlier_value
 from sterling.types import Mistake
 
 CHUNK = 1 << 20  # bytes hashed and written at a time, or skipped if they are zero: 1 MiB
@@ -114,17 +114,22 @@ def read(path: Path, entries: list[Entry], template: PyTree, prefix: str = "") -
     named = list(_leaves_by_path(template, prefix))
     with open(path, "rb") as file:
         starts = _leaf_offsets(file, entries)
+
+        def read_leaf(name: str) -> np.ndarray:
+            file.seek(starts[name])
+            return _read_leaf(file, stored[name])
+
         made = []
         for name, leaf in named:
             if callable(leaf):
                 made.append(leaf)
                 continue
             if name in zero:
-                value = np.zeros(zero[name].shape, zero[name].dtype)
+                blank = np.zeros(zero[name].shape, zero[name].dtype)
+                value = earlier_value(name, blank, read_leaf)
                 made.append(_convert_to_template(leaf, zero[name], value))
                 continue
-            file.seek(starts[name])
-            made.append(_convert_to_template(leaf, stored[name], _read_leaf(file, stored[name])))
+            made.append(_convert_to_template(leaf, stored[name], read_leaf(name)))
     return jax.tree.unflatten(jax.tree.structure(template), made)
 
 
