@@ -41,11 +41,11 @@ class RewardRule:
     """
 
     def __init__(self, text: str = ""):
-        self.text, self.names, self._reported = text, set[str](), set[str]()
+        self.text, self.names, self._reported = text.strip(), set[str](), set[str]()
         self._root: ast.expr | None = None
-        if text.strip():
+        if self.text:
             try:
-                self._root = ast.parse(text.strip(), mode="eval").body
+                self._root = ast.parse(self.text, mode="eval").body
             except SyntaxError:
                 _refuse(text)
             self._check(self._root)

@@ -17,6 +17,7 @@ from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups, write_batch
 from sterling.language import worlds
 from sterling.language.models.generation import Answers
+from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import BaseScene, Message, context_count
 from sterling.language.scene_dialogue import ChatSettings, play_scenes
 from sterling.language.tokenizer import Tokenizer
@@ -153,9 +154,9 @@ def test_demonstrations_have_a_row_for_each_context():
 def test_recorded_answers_of_another_temperature_are_told(tmp_path, capsys):
     _, record = collect(talk(worlds.find_world(NOTES), Generations(2, 2)), Speaker(), keys())
     write_batch(tmp_path / "000000.safetensors", record)
-    RecordedBatches.open_folder(tmp_path, 1, 0.5)
+    RecordedBatches.open_folder(tmp_path, 1, RewardRule(), 0.5)
     assert not capsys.readouterr().err
-    RecordedBatches.open_folder(tmp_path, 1, 1.0)
+    RecordedBatches.open_folder(tmp_path, 1, RewardRule())
     assert "sampled at temperature 0.5, and this run learns a policy at 1" in " ".join(
         capsys.readouterr().err.split()
     )

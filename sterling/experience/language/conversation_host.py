@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from sterling.experience.language.answer_tally import AnswerTally
+from sterling.experience.language.raw_rewards import RawRewards
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import TextWorld, check_contexts, check_seat, context_count
 from sterling.language.scene_dialogue import ChatSettings
@@ -31,6 +32,7 @@ class ConversationHost:
     voice: ChatSettings
     needs: Generations
     levels: tuple[int, ...]  # the arms
+    raw: RawRewards | None = None  # places of named rewards, if batches are stored
     failures: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     timeouts: int = 0  # verdicts that exceeded their time limit
     answers: int = 0  # transcripts in which the model spoke
@@ -91,6 +93,8 @@ class ConversationHost:
         """Return the counts of answers and of those without a verdict, for a checkpoint."""
         recent = "".join("01"[lost] for lost in self._recent)
         counts = {"answers": self.answers, "unjudged": self.unjudged, "recent": recent}
+        if self.raw is not None:
+            counts["names"] = self.raw.names
         return {**counts, "first_reason": self.first_reason, "tally": self.tally.to_json()}
 
     def restore_counts(self, counts: dict[str, Any]) -> None:
@@ -99,6 +103,8 @@ class ConversationHost:
         self.first_reason = counts["first_reason"]
         self._recent.extend(lost == "1" for lost in counts["recent"])
         self.tally.restore(counts.get("tally", []))  # older checkpoints have none
+        if self.raw is not None:
+            self.raw.names[:] = counts.get("names", self.raw.names)
 
     def _count(self, spoken: Any) -> None:
         for line in spoken:

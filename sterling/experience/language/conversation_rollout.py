@@ -126,7 +126,8 @@ class Conversation(NoVisits, eqx.Module):
         flats = jnp.asarray(self._count_answers(flat))
         source = Conversation(self.host, curriculum, arms, flats, jnp.asarray(posed), tally)
         rows = [GroupedLines.from_groups([lines for _, lines in own]) for own in kept]
-        return source, source.draws_of(to_record(rows, self.host.voice, self.host.rows))
+        host = self.host
+        return source, source.draws_of(to_record(rows, host.voice, host.rows, host.raw))
 
     def draws_of(self, batch: Record) -> ConversationDraws:
         """Wrap the batch whose arms this source remembers, so that updates can draw it."""

@@ -10,7 +10,8 @@ sampled, and ``turn``, its number in the line. Of each row: ``rows_before``, how
 line come before it, ``group`` (rows of one group answer the same question from the same seat),
 ``score`` (the sum of the line's rewards), ``right`` (the answer is right), ``cut`` (the line, or an
 answer in it, exceeded its length limit) and ``valid`` (False: the row is padding, or its scene
-failed).
+failed); of batches that are stored also ``named``: see
+:mod:`sterling.experience.language.raw_rewards`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from sterling.experience.language.raw_rewards import RawRewards
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.types import Record
@@ -42,9 +44,15 @@ class GroupedLines:
         return cls(lines, numbers)
 
 
-def to_record(seeds: Sequence[GroupedLines], voice: ChatSettings, count: int) -> Record:
-    """Convert every seed's lines to ``count`` rows of ``voice.context - 1`` token pairs."""
+def to_record(
+    seeds: Sequence[GroupedLines], voice: ChatSettings, count: int, raw: RawRewards | None = None
+) -> Record:
+    """Convert every seed's lines to ``count`` rows of ``voice.context - 1`` token pairs; with
+    ``raw`` the named rewards of their turns, too."""
     parts = [_to_arrays(rows, voice, count) for rows in seeds]
+    if raw is not None:
+        for part, rows in zip(parts, seeds, strict=True):
+            part["named"] = _named_rewards(rows, raw, count)
     arrays = {name: jnp.asarray(np.stack([part[name] for part in parts])) for name in parts[0]}
     fields = ("ids", "reward", "discount", "last", "mask")
     return Record(
@@ -88,6 +96,16 @@ def _to_arrays(rows: GroupedLines, voice: ChatSettings, count: int) -> dict[str,
     return made
 
 
+def _named_rewards(rows: GroupedLines, raw: RawRewards, count: int) -> np.ndarray:
+    made, row = raw.blank(count), 0
+    for line in rows.lines:
+        verdicts = line.verdicts if line.usable else ()
+        for turn, verdict in enumerate(verdicts):
+            raw.write(made[row + line.context_of(turn)], turn, verdict)
+        row += len(line.contexts)
+    return made
+
+
 def _write_line(made: dict[str, np.ndarray], row: int, line: Transcript, warmth: float) -> None:
     """Write one line into as many rows as it has contexts, each up to the last token that the model
     generated."""
@@ -101,8 +119,7 @@ def _write_line(made: dict[str, np.ndarray], row: int, line: Transcript, warmth:
     made["cut"][rows], made["valid"][rows] = line.cut, True
     own, turns = np.array(line.own), np.array(line.turn)
     for turn, verdict in enumerate(line.verdicts):
-        last = int(np.flatnonzero(own & (turns == turn))[-1])
-        context = int(np.searchsorted(line.starts, last, "right")) - 1
+        last, context = int(np.flatnonzero(own & (turns == turn))[-1]), line.context_of(turn)
         made["reward"][row + context, last - line.starts[context] - 1] = verdict.reward
 
 

@@ -1,12 +1,14 @@
 """Write a run's batches to disk, and learn from them again: exactly, or from their solved groups.
 
-There is one file per batch, ``000000.safetensors`` and so on, with the record's arrays by name.
+There is one file per batch, ``000000.safetensors`` and so on, with the record's arrays by name, and
+the named rewards of every turn (``reward/NAME``), which a replay may combine by another rule.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ from sterling.experience.batch_draws import (
     StaticSource,
     every_feed,
 )
+from sterling.experience.language import raw_rewards
+from sterling.experience.language.raw_rewards import RawRewards
+from sterling.language.named_rewards import RewardRule
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.atomic_files import atomic_write
 from sterling.system.terminal_messages import print_notice
@@ -55,7 +60,8 @@ class BatchRecorder(SourceWrapper, eqx.Module):
         """Collect one batch of ``source`` and write it."""
         source, draws = self.source.collect(agent, keys, due)
         path = self.folder / f"{int(self.drawn):06d}.safetensors"
-        write_batch(path, draws.record, self.held_out)
+        raws = [each for world in self.worlds if (each := getattr(world, "raw", None))]
+        write_batch(path, draws.record, self.held_out, raws[0] if raws else None)
         return dataclasses.replace(self, source=source, drawn=self.drawn + 1), draws
 
     def from_checkpoint(self, fresh: BatchRecorder) -> BatchRecorder:
@@ -69,11 +75,15 @@ class RecordedBatches(StaticSource, eqx.Module):
 
     drawn: Int[Array, ""]
     folder: Path = eqx.field(static=True)
+    rewards: str = eqx.field(static=True, default="")  # a rule for them; "": as recorded
 
     @classmethod
-    def open_folder(cls, folder: Path, count: int, temperature: float) -> RecordedBatches:
-        """Open a folder at its first batch; Mistake if it holds fewer than ``count`` batches. A
-        notice says if answers were sampled at another ``temperature`` than the learner's.
+    def open_folder(
+        cls, folder: Path, count: int, rule: RewardRule, temperature: float = 1.0
+    ) -> RecordedBatches:
+        """Open a folder at its first batch; Mistake if it holds fewer than ``count`` batches, or
+        no named rewards that ``rule`` could combine. A notice says if answers were sampled at
+        another ``temperature`` than the learner's.
 
         Without this check a run would fail only at its end.
         """
@@ -83,7 +93,8 @@ class RecordedBatches(StaticSource, eqx.Module):
             said = f"{folder} holds {held} batches, but these updates need {count}"
             raise Mistake(f"{said}; ask for fewer updates")
         _report_temperature(read_batch(folder / "000000.safetensors"), temperature, folder)
-        return cls(jnp.zeros((), jnp.int32), folder)
+        raw_rewards.check_rule("replay", folder, rule)
+        return cls(jnp.zeros((), jnp.int32), folder, rule.text)
 
     @property
     def traced(self) -> bool:
@@ -95,11 +106,13 @@ class RecordedBatches(StaticSource, eqx.Module):
     ) -> tuple[RecordedBatches, PreparedBatches]:
         """Read the next batch; Mistake if the folder has no more, or was written with another
         number of seeds."""
-        batch = read_batch(self.folder / f"{int(self.drawn):06d}.safetensors")
+        batch = read_batch(
+            self.folder / f"{int(self.drawn):06d}.safetensors", RewardRule(self.rewards)
+        )
         if (count := len(batch.mask)) != len(keys):
             said = f"{self.folder} was written with {count} seeds, and this run has {len(keys)}"
             raise Mistake(f"{said}; set seeds={count}")
-        return RecordedBatches(self.drawn + 1, self.folder), PreparedBatches(batch)
+        return dataclasses.replace(self, drawn=self.drawn + 1), PreparedBatches(batch)
 
     def to_checkpoint(self) -> RecordedBatches:
         """Return the source itself: the number of batches read is saved."""
@@ -107,7 +120,7 @@ class RecordedBatches(StaticSource, eqx.Module):
 
     def from_checkpoint(self, fresh: RecordedBatches) -> RecordedBatches:
         """Return the saved position, in the folder of ``fresh``."""
-        return RecordedBatches(self.drawn, fresh.folder)
+        return dataclasses.replace(fresh, drawn=self.drawn)
 
 
 class SolvedGroups(StaticSource, eqx.Module):
@@ -122,18 +135,29 @@ class SolvedGroups(StaticSource, eqx.Module):
 
     @classmethod
     def load_folder(
-        cls, folder: Path, count: int, group: int, seats: int, tokens: int
+        cls,
+        folder: Path,
+        count: int,
+        group: int,
+        seats: int,
+        tokens: int,
+        *,
+        rule: RewardRule | None = None,
+        raw: RawRewards | None = None,
     ) -> SolvedGroups:
         """Load the solved groups of a folder: ``group`` lines per seat, padded to ``tokens``
-        tokens.
+        tokens, with the rewards that ``rule`` makes of their named ones, which ``raw`` keeps.
 
         Mistake if no answer is right, if the groups have another size, or if lines are longer than
         ``tokens``.
         """
         found = []
         _check_folder(folder)
+        rule = rule or RewardRule()
+        raw_rewards.check_rule("pool", folder, rule)
         for path in sorted(folder.glob("*.safetensors")):
-            batch = _pad_tokens(jax.tree.map(np.asarray, read_batch(path)), tokens, folder)
+            stored = jax.tree.map(np.asarray, read_batch(path, rule, raw))
+            batch = _pad_tokens(stored, tokens, folder)
             index = _question_rows(batch, group, seats, folder)
             parts = jax.tree.map(lambda x, index=index: x[index], batch)
             parts.extras["group"] = parts.extras["group"] % seats
@@ -236,13 +260,21 @@ def read_held_out(folder: Path) -> float:
     return 0.0
 
 
-def write_batch(path: Path, batch: Record, held_out: float = 0.0) -> None:
-    """Write a batch atomically."""
+def write_batch(
+    path: Path, batch: Record, held_out: float = 0.0, raw: RawRewards | None = None
+) -> None:
+    """Write a batch atomically; with ``raw`` its named rewards, too."""
     arrays = {name: np.asarray(getattr(batch, name)) for name in RECORD_FIELDS}
-    arrays |= {f"extras.{name}": np.asarray(x) for name, x in batch.extras.items()}
+    extras = dict(batch.extras)
+    told = {HELD_OUT: repr(held_out)}
+    if raw is not None:
+        named = raw.to_file(extras.pop("named"))
+        told[raw_rewards.NAMES] = json.dumps([*raw_rewards.split_raw(named)])
+        arrays |= named
+    arrays |= {f"extras.{name}": np.asarray(x) for name, x in extras.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
-        save_file(arrays, partial, {HELD_OUT: repr(held_out)})
+        save_file(arrays, partial, told)
 
 
 def _check_folder(folder: Path) -> None:
@@ -253,8 +285,9 @@ def _check_folder(folder: Path) -> None:
         raise Mistake(f"folder {folder} does not exist{near}")
 
 
-def read_batch(path: Path) -> Record:
-    """Read a batch from its file; Mistake if it is missing or damaged."""
+def read_batch(path: Path, rule: RewardRule | None = None, raw: RawRewards | None = None) -> Record:
+    """Read a batch from its file; Mistake if it is missing or damaged. A ``rule`` other than ""
+    combines its named rewards anew; with ``raw`` they are among the extras."""
     _check_folder(path.parent)
     if not path.is_file():
         raise Mistake(f"{path.parent} has no batch {path.name}; ask for fewer updates")
@@ -278,4 +311,8 @@ def read_batch(path: Path) -> Record:
     added = {"rows_before": "group", "version": "turn", "temperature": "log_prob"}
     extras = {name: jnp.zeros_like(extras[like]) for name, like in added.items()} | extras
     whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in RECORD_FIELDS}
-    return Record(next_obs=None, extras=extras, **whole)
+    stored = raw_rewards.split_raw(arrays)
+    if raw is not None:
+        extras["named"] = jnp.asarray(raw.from_file(stored, *arrays["mask"].shape[:2]))
+    batch = Record(next_obs=None, extras=extras, **whole)
+    return raw_rewards.combine(batch, stored, rule) if rule and rule.text else batch

@@ -7,6 +7,7 @@ alone. Turns, verdicts and the reward are those of the whole scene, whatever its
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Sequence
 
@@ -69,6 +70,11 @@ class Transcript:
         """Return where the tokens of each context are, in their order."""
         ends = [*self.starts[1:], len(self.ids)]
         return [slice(*pair) for pair in zip(self.starts, ends, strict=True)]
+
+    def context_of(self, turn: int) -> int:
+        """Return the number of the context in which the seat had a turn."""
+        at = max(n for n, own in enumerate(self.own) if own and self.turn[n] == turn)
+        return bisect.bisect_right(self.starts, at) - 1
 
     @property
     def context(self) -> list[int]:

@@ -147,10 +147,8 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
         raise Mistake(f"held_out must be at least 0 and below 1; got {speech.held_out}")
     RewardRule(speech.rewards)
     RightRule(speech.right_if)
-    rules = [each for each in ("rewards", "right_if") if getattr(speech, each)]
-    if rules and speech.replay:
-        given = " and ".join(rules)
-        raise Mistake(f"replay has the rewards that its answers got. Leave out {given}.")
+    if speech.right_if and speech.replay:
+        raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
     if not speech.scene_seconds > 0:
         raise Mistake(f"scene_seconds must be above 0; got {speech.scene_seconds}")
     speaks = needs.has_feed(GENERATED)

@@ -10,10 +10,11 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from sterling.experience.language import answer_pairs
+from sterling.experience.language import answer_pairs, raw_rewards
 from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
 from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.language.imitated_texts import Demonstrations
+from sterling.experience.language.raw_rewards import RawRewards
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline import recorded_batches
 from sterling.experience.offline.mixed_sources import Mix
@@ -120,7 +121,7 @@ def _generation_source(
         raise Mistake("curriculum needs several levels. Give for instance levels=0-3.")
     if speech.replay:
         count, warmth = total_iterations(settings), float(needs.temperature)
-        return RecordedBatches.open_folder(Path(speech.replay), count, warmth)
+        return RecordedBatches.open_folder(Path(speech.replay), count, voice.rule, warmth)
     if needs.again and not speech.pool:
         raise Mistake("again needs a folder of batches written by dump. Give pool=FOLDER.")
     if needs.again >= needs.prompts:
@@ -128,14 +129,18 @@ def _generation_source(
             f"again={needs.again} must be below prompts={needs.prompts}, or no new questions remain"
         )
     fresh = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
-    host = ConversationHost(place, voice, fresh, levels)
+    # Batches with answers of a pool that has no named rewards are stored without any.
+    known = not needs.again or raw_rewards.names_in_folder(Path(speech.pool)) is not None
+    raw = RawRewards(place.turns) if speech.dump and known else None
+    host = ConversationHost(place, voice, fresh, levels, raw)
     source: Any = Conversation.create(host, seeds, speech.curriculum)
     if needs.lag:
-        blank = to_record([GroupedLines([], [])] * seeds, voice, host.rows)
+        blank = to_record([GroupedLines([], [])] * seeds, voice, host.rows, raw)
         source = DelayedSource.create(source, needs.lag, blank)
     if needs.again:
         sizes = {"group": needs.group, "seats": place.seats, "tokens": voice.context - 1}
-        pool = SolvedGroups.load_folder(Path(speech.pool), needs.again, **sizes)
+        rules: dict[str, Any] = {"rule": voice.rule, "raw": raw}
+        pool = SolvedGroups.load_folder(Path(speech.pool), needs.again, **sizes, **rules)
         source = Mix((source, pool))
     return (
         BatchRecorder(source, none, Path(speech.dump), speech.held_out) if speech.dump else source

@@ -1,6 +1,7 @@
 """Leaves that checkpoints lack because they were written before the leaves existed.
 
-They are 0, except ``right`` of waiting batches of answers: it is whether the score is at least 1.
+They are 0, except those of waiting batches of answers: ``right`` is whether the score is at least
+1, and no ``named`` reward applies (NaN).
 
 Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
 files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
@@ -19,13 +20,14 @@ import numpy as np
 REMAINDER = "/remainder"
 TEXT_ORDER, ALWAYS = ("source/order/key", "source/order/drawn"), "iteration"
 ADDED_TO_ANSWERS = ("rows_before", "version", "temperature")
-RIGHT, SCORE = "/extras/right", "/extras/score"
+RIGHT, NAMED, SCORE = "/extras/right", "/extras/named", "/extras/score"
 PAST_CHANNELS, PAST_FIRST = "past/channels/", "past/first"
 BESIDE = {
     REMAINDER: ("/mean", "/variance", "/count"),
     "/empty_choice": ("/episodes", "/invalid"),
     **{f"/extras/{name}": ("/extras/turn", "/extras/log_prob") for name in ADDED_TO_ANSWERS},
     RIGHT: (SCORE, "/extras/cut"),
+    NAMED: (SCORE, "/extras/cut"),
     **{
         f"/to_go/{name}": ("/ring/words", "/ring/head")
         for name in ("total", "rest", "pending", "lowest", "count")
@@ -62,4 +64,4 @@ def earlier_value(name: str, blank: np.ndarray, read: Callable[[str], np.ndarray
     reads by its name."""
     if name.endswith(RIGHT):
         return read(name.removesuffix(RIGHT) + SCORE) >= 1.0
-    return blank
+    return np.full_like(blank, np.nan) if name.endswith(NAMED) else blank
