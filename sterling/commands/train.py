@@ -24,7 +24,7 @@ from sterling.lookup import entry_points, user_imports
 
 LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
-    *("model", "levels", "held_out", "judge", "rewards", "right_if", "curriculum"),
+    *("model", "levels", "held_out", "judge", "rewards", "rewards_each", "right_if", "curriculum"),
     *("texts", "examples", "context", "slots"),
     *("scene_seconds", "dump", "replay", "pool", "lora", "forget"),
 )

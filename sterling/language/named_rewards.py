@@ -35,12 +35,14 @@ Value = float | None  # None: does not apply
 
 
 class RewardRule:
-    """How named rewards are combined. ``text``: "" adds all of them up.
+    """How named rewards are combined. ``text``: "" adds all of them up. With ``each`` the terms of
+    its sum are normalised one by one (:mod:`sterling.equations.term_advantages`).
 
-    Raises Mistake for a text that is no rule.
+    Raises Mistake for a text that is no rule, and with ``each`` for one that is no sum.
     """
 
-    def __init__(self, text: str = ""):
+    def __init__(self, text: str = "", *, each: bool = False):
+        self.each = each
         self.text, self.names, self._reported = text.strip(), set[str](), set[str]()
         self._root: ast.expr | None = None
         if self.text:
@@ -49,12 +51,37 @@ class RewardRule:
             except SyntaxError:
                 _refuse(text)
             self._check(self._root)
+        self._terms = _split_terms(self._root) if self._root is not None else []
+        if each and len(self._terms) < 2:
+            raise Mistake(
+                f"rewards_each normalises the terms of a sum, and rewards={self.text!r} is none. "
+                "Write for instance rewards='right+0.2*format'."
+            )
 
     def __call__(self, rewards: Mapping[str, float]) -> float:
         """Return the number that named rewards are worth together."""
         if self._root is None:
             return math.fsum(rewards.values())
         return _evaluate(self._root, rewards) or 0.0
+
+    def terms(self, verdicts: Sequence[Verdict]) -> list[tuple[float, float]]:
+        """Return the value of each term of the sum without its numeric factor, added up over an
+        answer's verdicts, and that factor, which is 0 for terms that do not apply. Where no verdict
+        has names every value is 0. Mistake for verdicts that are another number without a name."""
+        if wrong := [one.reward for one in verdicts if one.reward and not one.rewards]:
+            said = f"a verdict is {wrong[0]:g} without a name"
+            raise Mistake(f"rewards_each needs named rewards, and {said}. Leave out rewards_each.")
+        named = [one.rewards for one in verdicts if one.rewards]
+        found = []
+        for factor, term in self._terms:
+            values = [x for each in named if (x := _evaluate(term, each)) is not None]
+            found.append((math.fsum(values), factor if values or not named else 0.0))
+        return found
+
+    @property
+    def term_count(self) -> int:
+        """Return the number of terms of the sum."""
+        return len(self._terms)
 
     def check_names(self, found: Iterable[str]) -> None:
         """Raise Mistake if the rule has names and none of them is among those ``found``."""
@@ -142,6 +169,33 @@ def _read_number_text(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _split_terms(node: ast.expr, sign: float = 1.0) -> list[tuple[float, ast.expr]]:
+    """Return the terms of a sum: the numeric factor of each, and what it multiplies."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operation, right=right):
+            second = -sign if isinstance(operation, ast.Sub) else sign
+            return [*_split_terms(left, sign), *_split_terms(right, second)]
+        case ast.UnaryOp(operand=inside):
+            return _split_terms(inside, -sign)
+    factor, rest = _split_factor(node)
+    return [(sign * factor, rest or ast.Constant(1.0))]
+
+
+def _split_factor(node: ast.expr) -> tuple[float, ast.expr | None]:
+    """Return the numeric factor of a product, and the product of all others (None: of none)."""
+    match node:
+        case ast.Constant(value=number):
+            return float(number), None  # type: ignore[arg-type]  # a number, as was checked
+        case ast.UnaryOp(operand=inside):
+            factor, rest = _split_factor(inside)
+            return -factor, rest
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            (first, one), (second, other) = _split_factor(left), _split_factor(right)
+            both = ast.BinOp(one, ast.Mult(), other) if one and other else one or other
+            return first * second, both
+    return 1.0, node
 
 
 def _evaluate(node: ast.AST, rewards: Mapping[str, float]) -> Value:

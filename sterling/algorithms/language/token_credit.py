@@ -12,6 +12,7 @@ from sterling.algorithms.language import gradient_accumulation
 from sterling.equations import group_advantages as groups
 from sterling.equations import kl_estimates, likelihood_ratios, line_rows
 from sterling.equations.masked_average import masked_mean
+from sterling.equations.term_advantages import term_advantages
 from sterling.equations.turn_credit import (
     first_token_of_turn,
     masked_gae,
@@ -63,6 +64,8 @@ def token_advantages(
     if config.turns:
         return turn_advantages(config, batch, reward, mask), {}, metrics
     how = (config.baseline, config.scale)
+    if "part" in extras:
+        return part_advantages(batch, penalty, mask, how), {}, metrics
     spent = line_rows.line_sum(jnp.sum(cost, 1), earlier)
     return answer_advantages(score - spent, batch, mask, how), {}, metrics
 
@@ -164,14 +167,23 @@ def longest_turn(mask: Bool[Array, "row token"]) -> Int[Array, "row"]:
 
 
 def uniform_group_share(batch: Record) -> Float[Array, ""]:
-    """Return the share of answers in whose group all scores are equal, so that nothing is
-    learned."""
+    """Return the share of answers in whose group all scores (or all values of each term, if these
+    are normalised one by one) are equal, so that nothing is learned."""
     valid, group = first_rows_that_count(batch), batch.extras["group"]
     same = (group[:, None] == group[None]) & valid[None]
-    score = batch.extras["score"]
-    top = jnp.max(jnp.where(same, score[None], -jnp.inf), 1)
-    low = jnp.min(jnp.where(same, score[None], jnp.inf), 1)
-    return masked_mean((top - low < 1e-6).astype(jnp.float32), valid)
+
+    def is_flat(score: Float[Array, "row"], applies: Bool[Array, "row"]) -> Bool[Array, "row"]:
+        top = jnp.max(jnp.where(same & applies[None], score[None], -jnp.inf), 1)
+        low = jnp.min(jnp.where(same & applies[None], score[None], jnp.inf), 1)
+        return top - low < 1e-6
+
+    if "part" in batch.extras:
+        values, weights = batch.extras["part"][..., 0], batch.extras["part"][..., 1]
+        terms = zip(values.T, weights.T, strict=True)
+        flat = jnp.stack([is_flat(term, weight != 0.0) for term, weight in terms]).all(0)
+    else:
+        flat = is_flat(batch.extras["score"], valid)
+    return masked_mean(flat.astype(jnp.float32), valid)
 
 
 def row_mean(x: Float[Array, "row token"], mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
@@ -187,8 +199,31 @@ def answer_advantages(
     (see :mod:`sterling.equations.group_advantages`)."""
     extras, valid = batch.extras, first_rows_that_count(batch)
     advantage = groups.advantages(score, extras["group"], valid, *how)
-    advantage = advantage[line_rows.first_rows(rows_before(batch))]
-    return jnp.where(mask, advantage[:, None], 0.0)
+    return spread_to_rows(advantage, batch, mask)
+
+
+def spread_to_rows(
+    advantage: Float[Array, "row"], batch: Record, mask: Bool[Array, "row token"]
+) -> Tokens:
+    """Give all tokens of an answer the advantage of its first row."""
+    of_answer = advantage[line_rows.first_rows(rows_before(batch))]
+    return jnp.where(mask, of_answer[:, None], 0.0)
+
+
+def part_advantages(
+    batch: Record,
+    penalty: Float[Array, "row"],
+    mask: Bool[Array, "row token"],
+    how: tuple[str, str],
+) -> Tokens:
+    """Give all tokens of an answer the advantage of its reward's terms, each normalised by itself;
+    the penalty for length is a further term of weight 1."""
+    extras = batch.extras
+    part = jnp.stack([penalty, jnp.ones_like(penalty)], -1)[:, None]
+    part = jnp.concatenate([extras["part"], part], 1)
+    terms, weights, valid = part[..., 0], part[..., 1], first_rows_that_count(batch)
+    advantage = term_advantages(terms, weights, extras["group"], valid, how)
+    return spread_to_rows(advantage, batch, mask)
 
 
 def turn_advantages(

@@ -94,6 +94,8 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--curriculum", metavar="WORD", help=what)
     rule = "how named rewards are combined, as right+0.2*format or right*gate(format) (added up)"
     add("--rewards", metavar="RULE", help=rule)
+    alone = "normalise each term of --rewards by itself in its group (docs/language_losses.md)"
+    add("--rewards-each", action=argparse.BooleanOptionalAction, help=alone)
     right = "which answers are right, by a named reward, as format>=0.5 (those with a right of 1)"
     add("--right-if", metavar="CONDITION", help=right)
     texts = "JSONL file of texts to imitate or compare, with or without an ENVIRONMENT to be "

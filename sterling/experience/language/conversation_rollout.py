@@ -26,6 +26,7 @@ from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
 from sterling.language.engine.transcript import Transcript
+from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import begin_scene
 from sterling.language.scene_dialogue import TextAgent, play_scenes
 from sterling.types import Feed, Record, Signals
@@ -118,10 +119,12 @@ class Conversation(NoVisits, eqx.Module):
             )
             final = turn == needs.rounds - 1
             for seed, own in enumerate(groups):
-                places = _informative_groups([lines for _, lines in own], room[seed], final=final)
+                answers = [lines for _, lines in own]
+                places = self._informative_groups(answers, room[seed], final=final)
                 kept[seed] += [own[place] for place in places]
                 left[seed] += [own[n] for n in range(len(own)) if n not in places]
-        flat = [[group for group in own if not _is_informative(group[1])] for own in left]
+        rule = self.host.voice.rule
+        flat = [[group for group in own if not _is_informative(group[1], rule)] for own in left]
         arms = jnp.asarray(_arms_by_row(kept, self.host.rows))
         flats = jnp.asarray(self._count_answers(flat))
         source = Conversation(self.host, curriculum, arms, flats, jnp.asarray(posed), tally)
@@ -185,6 +188,17 @@ class Conversation(NoVisits, eqx.Module):
             found.append(by)
         return found, latest
 
+    def _informative_groups(
+        self, groups: Sequence[Sequence[Transcript]], room: int, *, final: bool
+    ) -> list[int]:
+        """Return indices of up to ``room`` informative groups; if ``final``, others fill the
+        rest."""
+        rule = self.host.voice.rule
+        places = [n for n, group in enumerate(groups) if _is_informative(group, rule)]
+        if final:
+            places += [n for n in range(len(groups)) if n not in places]
+        return sorted(places[:room])
+
     def _next_questions(
         self, arms: np.ndarray, last: np.ndarray, random: np.random.Generator
     ) -> list[tuple[int, int]]:
@@ -222,26 +236,19 @@ def _arms_by_row(kept: Sequence[Sequence[Group]], rows: int) -> Int[np.ndarray, 
     return found
 
 
-def _informative_groups(
-    groups: Sequence[Sequence[Transcript]], room: int, *, final: bool
-) -> list[int]:
-    """Return indices of up to ``room`` informative groups; if ``final``, others fill the rest."""
-    places = [n for n, group in enumerate(groups) if _is_informative(group)]
-    if final:
-        places += [n for n in range(len(groups)) if n not in places]
-    return sorted(places[:room])
-
-
-def _is_informative(group: Sequence[Transcript]) -> bool:
-    """Whether a group's rewards differ, so that its advantages are not all zero (DAPO, eq. 11).
+def _is_informative(group: Sequence[Transcript], rule: RewardRule | None = None) -> bool:
+    """Whether rewards of a group (or values of a term, if terms are normalised alone) differ, so
+    that its advantages are not all zero (DAPO, eq. 11).
 
     Only rewards of the same seat are compared: in a game one seat may always win.
     """
-    by_seat: dict[int, list[float]] = {}
-    for line in group:
-        if not line.failed:
-            by_seat.setdefault(line.seat, []).append(line.reward)
-    return any(max(rewards) - min(rewards) > 1e-6 for rewards in by_seat.values())
+    found: dict[tuple[int, int], list[float]] = {}
+    for line in (line for line in group if not line.failed):
+        terms = rule.terms(line.verdicts) if rule and rule.each else [(line.reward, 1.0)]
+        for number, (value, weight) in enumerate(terms):
+            if weight:
+                found.setdefault((line.seat, number), []).append(value)
+    return any(max(rewards) - min(rewards) > 1e-6 for rewards in found.values())
 
 
 def _add_to_tally(tally: Tally, groups: Sequence[Sequence[Group]]) -> Tally:

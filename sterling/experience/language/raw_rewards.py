@@ -89,23 +89,26 @@ def split_raw(arrays: Mapping[str, np.ndarray]) -> Raw:
 
 
 def combine(batch: Record, raw: Raw, rule: RewardRule) -> Record:
-    """Return a stored batch with the named rewards of every turn combined by ``rule``. Turns whose
-    verdict is one number without a name keep it."""
-    if not raw:
-        return batch
+    """Return a stored batch with the named rewards of every turn combined by ``rule``, and their
+    terms if these are normalised one by one. Turns whose verdict is one number without a name keep
+    it."""
     reward, turn, mask = (np.array(x) for x in (batch.reward, batch.extras["turn"], batch.mask))
-    applies = ~np.isnan(np.stack([*raw.values()]))
-    for seed, row, number in np.argwhere(applies.any(0)):
-        place = (seed, row, number)
-        named = {
-            name: float(each[place]) for name, each in raw.items() if each[place] == each[place]
-        }
-        spoken = np.flatnonzero(mask[seed, row] & (turn[seed, row] == number))
-        reward[seed, row, spoken[-1]] = rule(named)
-    score = _line_scores(reward, np.asarray(batch.extras["rows_before"]))
-    return dataclasses.replace(
-        batch, reward=jnp.asarray(reward), extras={**batch.extras, "score": jnp.asarray(score)}
-    )
+    part = np.zeros((*reward.shape[:2], rule.term_count, 2), np.float32)
+    valid, before = (np.asarray(batch.extras[name]) for name in ("valid", "rows_before"))
+    verdicts: dict[tuple[int, int], list[Verdict]] = {}  # of each line, by its first row
+    for seed, row in np.argwhere(valid).tolist():
+        own = verdicts.setdefault((seed, row - int(before[seed, row])), [])
+        for number in np.unique(turn[seed, row][mask[seed, row]]):
+            named = {name: float(each[seed, row, number]) for name, each in raw.items()}
+            named = {name: x for name, x in named.items() if not np.isnan(x)}
+            last = np.flatnonzero(mask[seed, row] & (turn[seed, row] == number))[-1]
+            reward[seed, row, last] = rule(named) if named else reward[seed, row, last]
+            own.append(Verdict(float(reward[seed, row, last]), "", rewards=named))
+    for seed, row in np.argwhere(valid).tolist() if rule.each else ():
+        part[seed, row] = rule.terms(verdicts[seed, row - int(before[seed, row])])
+    extras = {**batch.extras, "score": jnp.asarray(_line_scores(reward, before))}
+    extras |= {"part": jnp.asarray(part)} if rule.each else {}
+    return dataclasses.replace(batch, reward=jnp.asarray(reward), extras=extras)
 
 
 def _line_scores(

@@ -11,7 +11,8 @@ line come before it, ``group`` (rows of one group answer the same question from 
 ``score`` (the sum of the line's rewards), ``right`` (the answer is right), ``cut`` (the line, or an
 answer in it, exceeded its length limit) and ``valid`` (False: the row is padding, or its scene
 failed); of batches that are stored also ``named``: see
-:mod:`sterling.experience.language.raw_rewards`.
+:mod:`sterling.experience.language.raw_rewards`. If the terms of the reward are normalised one by
+one, ``part`` ``(term, 2)`` has each term's value and weight, 0 where it does not apply.
 """
 
 from __future__ import annotations
@@ -86,12 +87,16 @@ def _to_arrays(rows: GroupedLines, voice: ChatSettings, count: int) -> dict[str,
         "cut": np.zeros(count, bool),
         "valid": np.zeros(count, bool),
     }
+    if voice.rule.each:
+        made["part"] = np.zeros((count, voice.rule.term_count, 2), np.float32)
     row = 0
     for line, group in zip(rows.lines, rows.groups, strict=True):
         contexts = line.contexts
         made["group"][row : row + len(contexts)] = group
         if not line.failed and line.turns:
             _write_line(made, row, line, voice.temperature)
+            if voice.rule.each:
+                made["part"][row : row + len(contexts)] = voice.rule.terms(line.verdicts)
         row += len(contexts)
     return made
 

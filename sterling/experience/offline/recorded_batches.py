@@ -76,6 +76,7 @@ class RecordedBatches(StaticSource, eqx.Module):
     drawn: Int[Array, ""]
     folder: Path = eqx.field(static=True)
     rewards: str = eqx.field(static=True, default="")  # a rule for them; "": as recorded
+    each: bool = eqx.field(static=True, default=False)  # its terms are normalised one by one
 
     @classmethod
     def open_folder(
@@ -94,7 +95,7 @@ class RecordedBatches(StaticSource, eqx.Module):
             raise Mistake(f"{said}; ask for fewer updates")
         _report_temperature(read_batch(folder / "000000.safetensors"), temperature, folder)
         raw_rewards.check_rule("replay", folder, rule)
-        return cls(jnp.zeros((), jnp.int32), folder, rule.text)
+        return cls(jnp.zeros((), jnp.int32), folder, rule.text, rule.each)
 
     @property
     def traced(self) -> bool:
@@ -107,7 +108,8 @@ class RecordedBatches(StaticSource, eqx.Module):
         """Read the next batch; Mistake if the folder has no more, or was written with another
         number of seeds."""
         batch = read_batch(
-            self.folder / f"{int(self.drawn):06d}.safetensors", RewardRule(self.rewards)
+            self.folder / f"{int(self.drawn):06d}.safetensors",
+            RewardRule(self.rewards, each=self.each),
         )
         if (count := len(batch.mask)) != len(keys):
             said = f"{self.folder} was written with {count} seeds, and this run has {len(keys)}"

@@ -119,16 +119,34 @@ def check_language_run(settings: Any, needs: Any) -> None:
         )
     speech = settings.speech or LanguageSettings()
     check_language_settings(name, speech, needs)
+    _check_rewards_each(name, speech, settings.config)
     if not settings.environment:
         _check_texts_alone(name, speech)
     if settings.strategy == "processes" and (speech.dump or speech.replay):
         raise Mistake("dump and replay do not support strategy=processes. Leave out strategy.")
 
 
+def _check_rewards_each(name: str, speech: LanguageSettings, config: Any) -> None:
+    """Raise Mistake for terms of a reward that the learner does not compare in groups."""
+    if not speech.rewards_each:
+        return
+    if (scale := getattr(config, "scale", "none")) in ("none", "tokens"):
+        said = f"{name} has scale={scale}, which normalises no answer's reward"
+        raise Mistake(f"{said}. Set scale=group, or leave out rewards_each.")
+    wrong = {
+        "baseline=critic": config.baseline == "critic",
+        f"turns={config.turns}": config.turns > 0,
+        "kl_in=reward": config.kl != "none" and config.kl_in == "reward",
+    }
+    if found := ", ".join(words for words, is_wrong in wrong.items() if is_wrong):
+        said = "rewards_each compares whole answers with their group"
+        raise Mistake(f"{said}, and does not support {found}. Leave out one of them.")
+
+
 def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
     """Raise Mistake for settings of an environment's questions in a run that has none."""
     usual = LanguageSettings()
-    asked = ("levels", "judge", "rewards", "right_if", "examples", "scene_seconds")
+    asked = ("levels", "judge", "rewards", "rewards_each", "right_if", "examples", "scene_seconds")
     said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
     if said:
         raise Mistake(
@@ -145,14 +163,18 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
     whole_number("lora", speech.lora)
     if not 0 <= speech.held_out < 1:
         raise Mistake(f"held_out must be at least 0 and below 1; got {speech.held_out}")
-    RewardRule(speech.rewards)
+    RewardRule(speech.rewards, each=speech.rewards_each)
     RightRule(speech.right_if)
     if speech.right_if and speech.replay:
         raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
     if not speech.scene_seconds > 0:
         raise Mistake(f"scene_seconds must be above 0; got {speech.scene_seconds}")
     speaks = needs.has_feed(GENERATED)
-    unread = ("texts", "examples") if speaks else ("curriculum", "dump", "replay", "pool")
+    unread = (
+        ("texts", "examples")
+        if speaks
+        else ("rewards_each", "curriculum", "dump", "replay", "pool")
+    )
     said = [each for each in unread if getattr(speech, each) != getattr(LanguageSettings(), each)]
     if said:
         what = "its own answers" if speaks else "texts"

@@ -103,6 +103,7 @@ class LanguageSettings:
     held_out: float = 0.0  # share of the questions held out for evaluation
     judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
     rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
+    rewards_each: bool = False  # normalise the terms of ``rewards`` one by one (GDPO)
     right_if: str = ""  # which answers are right, as format>=0.5; "": see language/task.py
     curriculum: str = "uniform"  # how levels are chosen: see experience/language/task_curriculum.py
     texts: str = ""  # a JSONL file to imitate; "": the world's own solutions

@@ -105,7 +105,8 @@ def chat_settings(settings: Settings, tokenizer: Tokenizer, context: int) -> Cha
     """Return how a run's answers are sampled, within ``context`` tokens."""
     needs, speech = learner_needs(settings), language_settings(settings)
     sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
-    sampling |= {"rule": RewardRule(speech.rewards), "right_if": RightRule(speech.right_if)}
+    sampling["rule"] = RewardRule(speech.rewards, each=speech.rewards_each)
+    sampling["right_if"] = RightRule(speech.right_if)
     if needs.has_feed(GENERATED):
         sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     return ChatSettings(tokenizer, answer_limit(settings), context, **sampling)
