@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.types import Mistake, Record
 
 MOST_NAMES = 16
-NAMES = "names"  # key in a file's metadata: the names of its rewards
+COUNT = "named_rewards"  # array of a file: how many names it has (0: its verdicts had none)
 
 Raw = Mapping[str, Float[np.ndarray, "seed row turn"]]  # by name; NaN: it does not apply
 
@@ -62,13 +61,15 @@ class RawRewards:
         return found
 
     def to_file(self, named: Any) -> dict[str, np.ndarray]:
-        """Return the arrays ``reward/NAME`` of a batch's ``named``, of the names that it has."""
+        """Return the arrays ``reward/NAME`` of a batch's ``named``, of the names that it has, and
+        their number."""
         arrays = {name: np.asarray(named)[..., place] for place, name in enumerate(self.names)}
-        return {
+        found = {
             f"{NAMED_REWARD}{name}": np.ascontiguousarray(each)
             for name, each in arrays.items()
             if not np.isnan(each).all()
         }
+        return {**found, COUNT: np.array(len(found), np.int32)}
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -128,10 +129,10 @@ def names_in_folder(folder: Path) -> set[str] | None:
     found = set[str]()
     for path in sorted(folder.glob("*.safetensors")):
         with contextlib.suppress(SafetensorError), safe_open(path, "numpy") as file:
-            stored = file.metadata() or {}
-            if NAMES not in stored:
+            stored = set(file.keys())
+            if COUNT not in stored:
                 return None
-            found |= set(json.loads(stored[NAMES]))
+            found |= set(split_raw(dict.fromkeys(stored, np.zeros(0))))
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -268,15 +267,11 @@ def write_batch(
     """Write a batch atomically; with ``raw`` its named rewards, too."""
     arrays = {name: np.asarray(getattr(batch, name)) for name in RECORD_FIELDS}
     extras = dict(batch.extras)
-    told = {HELD_OUT: repr(held_out)}
-    if raw is not None:
-        named = raw.to_file(extras.pop("named"))
-        told[raw_rewards.NAMES] = json.dumps([*raw_rewards.split_raw(named)])
-        arrays |= named
+    arrays |= raw.to_file(extras.pop("named")) if raw is not None else {}
     arrays |= {f"extras.{name}": np.asarray(x) for name, x in extras.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
-        save_file(arrays, partial, told)
+        save_file(arrays, partial, {HELD_OUT: repr(held_out)})
 
 
 def _check_folder(folder: Path) -> None:
