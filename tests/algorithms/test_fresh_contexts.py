@@ -91,6 +91,23 @@ def test_advantages_of_an_answer_do_not_depend_on_its_contexts(fields):
     assert float(metrics["data/staleness"]) == 3.0
 
 
+def test_terms_of_an_answer_are_normalised_once_whatever_its_contexts():
+    terms = jnp.asarray(
+        [
+            [[1.0, 2.0], [0.0, 1.0]],
+            [[0.0, 2.0], [5.0, 0.0]],
+            [[3.0, 2.0], [1.0, 1.0]],
+            [[1.0, 2.0], [4.0, 1.0]],
+        ]
+    )
+    one, two = in_one_row(), in_two_rows()
+    one.extras["part"], two.extras["part"] = terms, jnp.repeat(terms, 2, 0)
+    whole, metrics = credit(one)
+    parts, others = credit(two)
+    np.testing.assert_allclose(joined(parts), whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(others["data/flat"], metrics["data/flat"])
+
+
 def test_flat_groups_are_counted_by_answers_not_by_rows():
     """Of three answers one alone has two rows, and its group has equal scores."""
     batch = in_two_rows()

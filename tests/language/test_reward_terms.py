@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -89,14 +90,11 @@ def test_advantages_of_a_record_are_those_of_its_terms_and_of_the_length_penalty
     batch = record()
     part = np.array([[(10, 1), (0, 0.5)], [(0, 1), (1, 0.5)], [(10, 1), (0, 0)], [(0, 0), (0, 0)]])
     np.testing.assert_array_equal(batch.extras["part"][0, :4], part)
-    one = SimpleNamespace(
-        extras={name: x[0] for name, x in batch.extras.items()},
-        reward=batch.reward[0],
-        last=batch.last[0],
-    )
+    one = jax.tree.map(lambda x: x[0], batch)
     config = SimpleNamespace(baseline="mean", scale="group", turns=0, kl="none", kl_in="loss")
     config.overlong, config.limit, mask = 2, 3, batch.mask[0].at[5, 2].set(False)
-    state, before = SimpleNamespace(config=config, critic=None), {"model": jnp.zeros(mask.shape)}
+    state = SimpleNamespace(config=config, critic=None, updates=jnp.asarray(0, jnp.int32))
+    before = {"model": jnp.zeros(mask.shape)}
     found, _, metrics = token_credit.token_advantages(state, one, None, mask, before)
     penalty = jnp.asarray([-0.5, -0.5, -0.5, -0.5, -0.5, 0.0])
     terms = jnp.concatenate([one.extras["part"][..., 0], penalty[:, None]], 1)
@@ -120,7 +118,7 @@ def test_group_whose_sum_is_equal_is_informative_if_a_term_differs():
     assert source._informative_groups([LINES[4:], group], 1, final=False) == [1]
     made = to_record([GroupedLines([*group, *LINES[4:]], [0, 0, 1, 1])], VOICE, 5)
     share = token_credit.uniform_group_share
-    one = SimpleNamespace(extras={name: x[0] for name, x in made.extras.items()})
+    one = jax.tree.map(lambda x: x[0], made)
     assert share(one) == 0.5
     one.extras.pop("part")
     assert share(one) == 1.0
