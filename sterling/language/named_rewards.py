@@ -44,6 +44,7 @@ class RewardRule:
     def __init__(self, text: str = "", *, each: bool = False):
         self.each = each
         self.text, self.names, self._reported = text.strip(), set[str](), set[str]()
+        self._known = False  # whether answers had a name of the rule
         self._root: ast.expr | None = None
         if self.text:
             try:
@@ -84,8 +85,9 @@ class RewardRule:
         return len(self._terms)
 
     def check_names(self, found: Iterable[str]) -> None:
-        """Raise Mistake if the rule has names and none of them is among those ``found``."""
-        _check_names(f"rewards={self.text!r}", self.names, found)
+        """Raise Mistake if the rule has names and none of them is among those ``found``, nor was
+        before: a batch may have none that applies."""
+        self._known = self._known or _check_names(f"rewards={self.text!r}", self.names, found)
 
     def report_missing(self, found: Iterable[str]) -> None:
         """Print a line, once, for each name of the rule that no answer of a batch has: it may be
@@ -125,6 +127,7 @@ class RightRule:
 
     def __init__(self, text: str = ""):
         self.text, self.name, self.names = text, "", set[str]()
+        self._known = False  # whether answers had the name
         if text.strip():
             parts = re.fullmatch(r"\s*([^\W\d]\w*)\s*(>=|<=|>|<)\s*(\S+)\s*", text)
             number = _read_number_text(parts[3]) if parts else None
@@ -145,19 +148,19 @@ class RightRule:
         return bool(own) and self._compare(0.0 if abs(above) <= ROUNDING else above, 0.0)
 
     def check_names(self, found: Iterable[str]) -> None:
-        """Raise Mistake if the condition's name is not among those ``found``."""
-        _check_names(f"right_if={self.text!r}", self.names, found)
+        """Raise Mistake if the condition's name is not among those ``found``, nor was before."""
+        self._known = self._known or _check_names(f"right_if={self.text!r}", self.names, found)
 
 
 def _refuse(text: str) -> NoReturn:
     raise Mistake(f"Cannot read rewards={text!r}: {RULE_FORM}.")
 
 
-def _check_names(option: str, names: set[str], found: Iterable[str]) -> None:
-    """Raise Mistake if an option has names of rewards and none of them is among those ``found``."""
+def _check_names(option: str, names: set[str], found: Iterable[str]) -> bool:
+    """Return True; Mistake if an option has names of rewards and none is among those ``found``."""
     known = sorted(found)
     if not names or names & set(known):
-        return
+        return True
     has = f"they are {', '.join(known)}" if known else "a verdict is one number without a name"
     wrong = did_you_mean(min(names), known, has)
     raise Mistake(f"{option} names no reward that answers get{wrong}")

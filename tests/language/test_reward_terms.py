@@ -19,8 +19,9 @@ from sterling.experience.offline.recorded_batches import (
     read_batch,
     write_batch,
 )
+from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
-from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.api import settings_from_arguments as settings_of

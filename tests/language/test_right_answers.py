@@ -10,9 +10,10 @@ from sterling.algorithms.language.token_credit import learned_tokens
 from sterling.evaluation.language.sampled_answers import Candidate, is_solved
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline.recorded_batches import SolvedGroups, read_batch, write_batch
-from sterling.language.named_rewards import RightRule
+from sterling.language.engine.transcript import Transcript
+from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, Transcript
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.retry_with_feedback import TryAgain
@@ -170,3 +171,11 @@ def test_checkpoint_whose_waiting_batches_lack_right_answers_goes_by_the_score(t
     found = tensor_file.read(tmp_path / "a", written, now)["waiting"].extras
     assert found["right"].tolist() == [[True, False]]
     np.testing.assert_array_equal(found["score"], extras["score"])
+
+
+def test_batch_without_a_rules_name_is_refused_only_before_it_was_seen():
+    for rule in (RewardRule("rare + 1"), RightRule("rare>=1")):
+        with pytest.raises(Mistake, match="names no reward that answers get"):
+            rule.check_names(["right"])
+        rule.check_names(["rare", "right"])
+        rule.check_names(["right"])
