@@ -25,13 +25,12 @@ from sterling.experience.language.imitated_texts import (
 )
 from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.experience.offline.batch_files import read_batch, write_batch
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.offline.recorded_batches import (
     BatchRecorder,
     RecordedBatches,
     SolvedGroups,
-    read_batch,
-    write_batch,
 )
 from sterling.language import worlds
 from sterling.language.engine.transcript import Transcript

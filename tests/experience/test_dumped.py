@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import sterling
-from sterling.experience.offline.recorded_batches import read_batch
+from sterling.experience.offline.batch_files import read_batch
 from sterling.types import Mistake
 
 pytestmark = pytest.mark.usefixtures("one_layer")

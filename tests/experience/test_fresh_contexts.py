@@ -14,7 +14,8 @@ import sterling
 from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
 from sterling.experience.language.imitated_texts import Demonstrations, make_demonstrations
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups, write_batch
+from sterling.experience.offline.batch_files import write_batch
+from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups
 from sterling.language import worlds
 from sterling.language.models.generation import Answers
 from sterling.language.named_rewards import RewardRule

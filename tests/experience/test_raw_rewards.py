@@ -14,12 +14,11 @@ from sterling.experience.language.conversation_rollout import Conversation
 from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.language.raw_rewards import MOST_NAMES, RawRewards
 from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.experience.offline.batch_files import read_batch, write_batch
 from sterling.experience.offline.recorded_batches import (
     BatchRecorder,
     RecordedBatches,
     SolvedGroups,
-    read_batch,
-    write_batch,
 )
 from sterling.language.models.generation import Answers
 from sterling.language.named_rewards import RewardRule

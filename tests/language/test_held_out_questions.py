@@ -9,7 +9,7 @@ import pytest
 
 import sterling
 from sterling.evaluation.language import solve_rates
-from sterling.experience.offline.recorded_batches import read_batch
+from sterling.experience.offline.batch_files import read_batch
 from sterling.language import worlds
 from sterling.language.worlds.held_out_questions import HeldOutSplit, is_held_out
 from sterling.training.config.resolve_settings import resolve_settings

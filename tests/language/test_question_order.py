@@ -13,7 +13,7 @@ import sterling
 from sterling.evaluation.language import solve_rates
 from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
 from sterling.experience.language.imitated_texts import make_demonstrations
-from sterling.experience.offline.recorded_batches import read_batch
+from sterling.experience.offline.batch_files import read_batch
 from sterling.language import question_order, worlds
 from sterling.language.models.generation import Answers
 from sterling.language.scene_dialogue import ChatSettings

@@ -13,12 +13,8 @@ from sterling.experience.language.conversation_host import ConversationHost
 from sterling.experience.language.conversation_rollout import Conversation, _is_informative
 from sterling.experience.language.raw_rewards import RawRewards
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.experience.offline.recorded_batches import (
-    RecordedBatches,
-    SolvedGroups,
-    read_batch,
-    write_batch,
-)
+from sterling.experience.offline.batch_files import read_batch, write_batch
+from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene_dialogue import ChatSettings

@@ -9,7 +9,8 @@ import pytest
 from sterling.algorithms.language.token_credit import learned_tokens
 from sterling.evaluation.language.sampled_answers import Candidate, is_solved
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.experience.offline.recorded_batches import SolvedGroups, read_batch, write_batch
+from sterling.experience.offline.batch_files import read_batch, write_batch
+from sterling.experience.offline.recorded_batches import SolvedGroups
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import BaseScene, Message

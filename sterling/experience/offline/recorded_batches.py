@@ -6,7 +6,6 @@ the named rewards of every turn (``reward/NAME``), which a replay may combine by
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import (
@@ -29,14 +26,10 @@ from sterling.experience.batch_draws import (
 )
 from sterling.experience.language import raw_rewards
 from sterling.experience.language.raw_rewards import RawRewards
+from sterling.experience.offline.batch_files import check_folder, read_batch, write_batch
 from sterling.language.named_rewards import RewardRule
-from sterling.lookup.name_suggestions import did_you_mean
-from sterling.system.atomic_files import atomic_write
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake, Record
-
-RECORD_FIELDS = ("obs", "action", "reward", "discount", "last", "mask")
-HELD_OUT = "held_out"  # key in a file's metadata
 
 
 class BatchRecorder(SourceWrapper, eqx.Module):
@@ -87,7 +80,7 @@ class RecordedBatches(StaticSource, eqx.Module):
 
         Without this check a run would fail only at its end.
         """
-        _check_folder(folder)
+        check_folder(folder)
         held = len(list(folder.glob("*.safetensors")))
         if held < count:
             said = f"{folder} holds {held} batches, but these updates need {count}"
@@ -153,7 +146,7 @@ class SolvedGroups(StaticSource, eqx.Module):
         ``tokens``.
         """
         found = []
-        _check_folder(folder)
+        check_folder(folder)
         rule = rule or RewardRule()
         raw_rewards.check_rule("pool", folder, rule)
         for path in sorted(folder.glob("*.safetensors")):
@@ -250,66 +243,3 @@ def _pad_tokens(batch: Record, tokens: int, folder: Path) -> Record:
         return np.pad(x, ((0, 0), (0, 0), (0, tokens - own))) if x.ndim == 3 else x
 
     return jax.tree.map(longer, batch)
-
-
-def read_held_out(folder: Path) -> float:
-    """Read which share of the questions the run that wrote a folder held out; 0 if it does not
-    say."""
-    for path in sorted(folder.glob("*.safetensors"))[:1]:
-        with contextlib.suppress(SafetensorError), safe_open(path, "numpy") as file:
-            return float((file.metadata() or {}).get(HELD_OUT, 0.0))
-    return 0.0
-
-
-def write_batch(
-    path: Path, batch: Record, held_out: float = 0.0, raw: RawRewards | None = None
-) -> None:
-    """Write a batch atomically; with ``raw`` its named rewards, too."""
-    arrays = {name: np.asarray(getattr(batch, name)) for name in RECORD_FIELDS}
-    extras = dict(batch.extras)
-    arrays |= raw.to_file(extras.pop("named")) if raw is not None else {}
-    arrays |= {f"extras.{name}": np.asarray(x) for name, x in extras.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as partial:
-        save_file(arrays, partial, {HELD_OUT: repr(held_out)})
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        near = did_you_mean(
-            folder.name, [each.name for each in folder.absolute().parent.glob("*/")]
-        )
-        raise Mistake(f"folder {folder} does not exist{near}")
-
-
-def read_batch(path: Path, rule: RewardRule | None = None, raw: RawRewards | None = None) -> Record:
-    """Read a batch from its file; Mistake if it is missing or damaged. A ``rule`` other than ""
-    combines its named rewards anew; with ``raw`` they are among the extras."""
-    _check_folder(path.parent)
-    if not path.is_file():
-        raise Mistake(f"{path.parent} has no batch {path.name}; ask for fewer updates")
-    try:
-        arrays = load_file(path)
-    except SafetensorError as error:
-        raise Mistake(f"{path} is damaged ({error}); record the run again") from error
-    missing = [name for name in RECORD_FIELDS if name not in arrays]
-    if missing:
-        raise Mistake(f"{path} is not a recorded batch: it lacks {', '.join(missing)}")
-    extras = {
-        name.removeprefix("extras."): jnp.asarray(x)
-        for name, x in arrays.items()
-        if name.startswith("extras.")
-    }
-    if "cut" not in extras:  # files from before ``cut`` was recorded beside the discount
-        ends = arrays["last"] & (arrays["discount"] > 0.0)
-        extras["cut"] = jnp.asarray(ends.any(-1))
-    if "right" not in extras:  # files from before ``right`` was recorded beside the score
-        extras["right"] = extras["score"] >= 1.0
-    added = {"rows_before": "group", "version": "turn", "temperature": "log_prob"}
-    extras = {name: jnp.zeros_like(extras[like]) for name, like in added.items()} | extras
-    whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in RECORD_FIELDS}
-    stored = raw_rewards.split_raw(arrays)
-    if raw is not None:
-        extras["named"] = jnp.asarray(raw.from_file(stored, *arrays["mask"].shape[:2]))
-    batch = Record(next_obs=None, extras=extras, **whole)
-    return raw_rewards.combine(batch, stored, rule) if rule and rule.text else batch

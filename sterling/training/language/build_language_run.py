@@ -16,7 +16,6 @@ from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.language.imitated_texts import Demonstrations
 from sterling.experience.language.raw_rewards import RawRewards
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.experience.offline import recorded_batches
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.offline.recorded_batches import (
     BatchRecorder,
@@ -101,7 +100,7 @@ def _warn_of_smaller_share(settings: Settings) -> None:
     share, base, written = speech.held_out, speech.model, speech.replay or speech.pool
     held_out_before = {base: starting_model(base).held_out}
     if written:
-        held_out_before[written] = recorded_batches.read_held_out(Path(written))
+        held_out_before[written] = batch_files.read_held_out(Path(written))
     for where, before in held_out_before.items():
         if before is not None and before < share:
             said = f"{where} held out {before:g} of its questions and this run {share:g}"
