@@ -16,6 +16,7 @@ from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.language.imitated_texts import Demonstrations
 from sterling.experience.language.raw_rewards import RawRewards
 from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.experience.offline import batch_files
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.offline.recorded_batches import (
     BatchRecorder,
