@@ -60,7 +60,7 @@ def test_judges_page_verifier_of_batches_compares_the_answers_to_a_question(fold
 @pytest.mark.slow
 def test_judges_page_commands_run_with_fewer_updates(folder):
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
         assert main(shlex.split(asked)[1:]) == 0
