@@ -236,12 +236,13 @@ def test_recurrent_qmix_resumed_learns_as_uninterrupted(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "steps"), [("qmix", 40_000), ("recurrent_qmix", 20_000)])
-def test_qmix_learns_to_spread_in_a_team(name, steps):
-    """A random team earns about -4.2."""
-    how = {"steps": steps, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
+@pytest.mark.parametrize(("name", "least"), [("qmix", -0.5), ("recurrent_qmix", -1.0)])
+def test_qmix_learns_to_spread_in_a_team(name, least):
+    """A random team earns about -4.2; eight seeds of recurrent QMIX earned -0.54 to -0.13 after
+    40,000 steps, and -3.8 to -0.25 after 20,000."""
+    how = {"steps": 40_000, "seeds": 1, "envs": 8, "evaluate_episodes": 50, "quiet": True}
     run = sterling.train(METHODS / f"{name}.py", "spread:2-agents-3x3", **how)
-    assert min(run.result["final"]["return"]["per_seed"]) > -0.5
+    assert min(run.result["final"]["return"]["per_seed"]) > least
 
 
 def test_pearl_believes_what_the_valid_rows_of_a_task_say():

@@ -170,8 +170,8 @@ def test_tdmpc2_plans_are_its_memory_and_an_update_keeps_the_form_of_its_state()
 
 @pytest.mark.slow
 def test_tdmpc2_learns_pendulum_in_few_steps():
-    """Random policies earn about -1200; this seed earned -180, three others -770 to -228."""
-    sizes = {"width": 64, "samples": 64, "batch": 128, "quiet": True}
+    """Random policies earn about -1200; four seeds earned -87, -130, -590 and -179."""
+    sizes = {"width": 64, "samples": 64, "batch": 128, "lr": 1e-3, "quiet": True}
     how = {"steps": 1_500, "warmup": 1_000, "seeds": 1, "evaluate_episodes": 3}
     run = sterling.train(TDMPC2, "Pendulum-v1", **how, **sizes)
     assert run.result["final"]["return"]["per_seed"][0] > -600
