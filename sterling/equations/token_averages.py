@@ -51,7 +51,7 @@ def token_weights(
     each = jnp.sum(counted.astype(jnp.float32), -1)
     portion = jnp.ones_like(each) if portion is None else portion
     nonempty = jnp.where(each > 0.0, portion, 0.0)
-    rows = jnp.maximum(jnp.sum(nonempty), 1.0)
+    rows = _positive(jnp.sum(nonempty))
     if how == "token":
         per_row = jnp.broadcast_to(jnp.sum(each), each.shape)
     elif how == "sequence":
@@ -71,7 +71,12 @@ def token_weights(
     else:
         near = did_you_mean(how, AGGREGATIONS, f"use one of {', '.join(AGGREGATIONS)}")
         raise Mistake(f"Unknown aggregation {how!r}{near}")
-    return mask.astype(jnp.float32) / jnp.maximum(per_row, 1.0)[:, None]
+    return mask.astype(jnp.float32) / _positive(per_row)[:, None]
+
+
+def _positive(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return ``x``, with 1 in place of 0."""
+    return jnp.where(x > 0.0, x, 1.0)
 
 
 def weighted_sum(loss: Tokens, weight: Tokens) -> Float[Array, ""]:

@@ -40,6 +40,7 @@ class ChatSettings:
     tokenizer: Tokenizer
     limit: int  # most tokens of one answer
     context: int  # most tokens of one transcript; a scene that needs more is cut
+    contexts: int = UNLIMITED_CONTEXT  # most contexts of a seat in a scene
     slots: int = 64  # answers written at a time
     temperature: float = 1.0
     top_k: int = 0
@@ -82,7 +83,13 @@ class SceneBatch:
         """Give the scenes the verdicts that they wait for; return whether any did."""
         waiting = {n: getattr(scene, "due_verdict", None) for n, scene in enumerate(self.scenes)}
         due = {n: one for n, one in waiting.items() if one is not None and not self._given_up(n)}
-        for number, verdict in judge_together(due).items():
+        try:
+            verdicts = judge_together(due)
+        except Exception as error:  # of somebody's own judge
+            verdicts = {}
+            for number in due:
+                self._give_up(number, error_line(error))
+        for number, verdict in verdicts.items():
             scene: Any = self.scenes[number]
             self._react(number, partial(scene.give_verdict, verdict))
         return bool(due)
@@ -107,6 +114,9 @@ class SceneBatch:
                 continue
             if opens and transcript.turns:
                 transcript.begin_context()
+                if len(transcript.starts) > self.settings.contexts:
+                    self._give_up(number, "it began more contexts than its world has")
+                    continue
             transcript.hear(tokens)
             found.append(transcript)
         return found

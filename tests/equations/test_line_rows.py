@@ -28,6 +28,14 @@ def test_line_sums_minima_and_shares_equal_loops():
     assert line_rows.is_last(BEFORE).tolist() == [True, False, False, True, False, True]
 
 
+def test_minibatch_with_less_than_one_answer_has_the_weights_of_its_part():
+    """Two of the ten rows of an answer: a mean over them, not a fifth of it."""
+    mask, portion = jnp.ones((2, 3), bool), jnp.full(2, 0.1)
+    group = jnp.zeros(2, jnp.int32)
+    found = token_averages.token_weights(mask, group, "sequence", portion=portion)
+    np.testing.assert_allclose(found, 1 / 6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("how", token_averages.AGGREGATIONS)
 def test_answer_in_several_rows_weighs_as_one_answer(how):
     """The weights of a line's tokens add up to those of the same tokens in one row."""

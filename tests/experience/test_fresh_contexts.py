@@ -1,5 +1,6 @@
 """Scenes that begin a seat's context anew: what the model sees, and the rows of the record."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from sterling.language.scene import BaseScene, Message, context_count
 from sterling.language.scene_dialogue import ChatSettings, play_scenes
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import HeldOutSplit
+from sterling.training.language.context_length import round_up_context, world_context_length
 from sterling.types import Generations, Mistake, Texts
 
 NOTES = f"{Path(sterling.__file__).parents[1] / 'examples' / 'worlds' / 'notes.py'}:make"
@@ -61,6 +63,14 @@ class Endless(BaseScene):
         self.judge(seat, 0.0, "note")
         if len(self.verdicts[0]) < 3:
             self.ask(0, Message("user", "3,4" * len(self.verdicts[0])), fresh_context=True)
+
+
+class Unending(Endless):
+    """Never comes to an end."""
+
+    def hear(self, seat, text):
+        self.judge(seat, 0.0, "note")
+        self.ask(0, Message("user", "1,2"), fresh_context=True)
 
 
 class EndlessWorld:
@@ -135,6 +145,19 @@ def test_more_contexts_than_the_world_says_are_refused(contexts, most):
         world.contexts = contexts
     with pytest.raises(Mistake, match=rf"endless began 3 contexts.* has {most}\. Set its `cont"):
         collect(talk(world, Generations(1, 1)), Speaker(), keys())
+
+
+def test_context_length_is_that_of_one_context():
+    world = worlds.find_world(NOTES)
+    found = world_context_length(world, (0,), TOKENIZER, 2, 5.0)
+    opening = len(TOKENIZER.encode_opening((Message("user", "1,2"),)))
+    assert found == round_up_context(opening + 2)
+
+
+def test_scene_that_begins_contexts_without_end_is_stopped():
+    voice = dataclasses.replace(VOICE, contexts=4)
+    (line,) = play_scenes(Speaker(), [[Unending()]], voice, keys())[0]
+    assert (line.turns, line.failed) == (4, "it began more contexts than its world has")
 
 
 def test_number_of_contexts_is_checked_and_passes_through_held_out_questions():

@@ -128,6 +128,9 @@ def test_replay_and_pool_normalise_the_terms_of_stored_rewards(tmp_path):
     found = replay.collect(None, jnp.zeros(1))[1].record
     np.testing.assert_array_equal(found.extras["part"], record().extras["part"])
     assert "part" not in read_batch(tmp_path / "000000.safetensors").extras
+    write_batch(tmp_path / "000000.safetensors", record(raw), 0.0, raw)  # of a run with terms
+    for rule in (None, RewardRule("right")):
+        assert "part" not in read_batch(tmp_path / "000000.safetensors", rule).extras
     sizes = {"count": 1, "group": 4, "seats": 1, "tokens": 9}
     pool = SolvedGroups.load_folder(tmp_path, rule=RULE, **sizes)
     np.testing.assert_array_equal(pool.groups.extras["part"][0], record().extras["part"][0, :4])

@@ -51,7 +51,7 @@ def token_advantages(
     }
     if "version" in extras:
         age = (state.updates - extras["version"]).astype(jnp.float32)
-        metrics["data/staleness"] = masked_mean(age, mask)
+        metrics["data/staleness"] = masked_mean(age, mask & (extras["version"] >= 0))
     if state.critic is not None:
         model, piece = state.critic.judge, config.piece
         value = gradient_accumulation.map_pieces(lambda lines, _: model(lines), (ids, mask), piece)

@@ -64,7 +64,8 @@ class Candidate:
         """Return the candidate with another run's questions: its environment, levels, held-out
         share, and what decides how answers are rewarded."""
         judged = {name: getattr(asked, name) for name in QUESTIONS}
-        own = dataclasses.replace(language_settings(self.settings), levels=levels, **judged)
+        judged |= {"levels": levels, "rewards_each": False}  # which only training does
+        own = dataclasses.replace(language_settings(self.settings), **judged)
         named = {"environment": environment, "speech": own, "context": 0}
         settings = with_context_length(dataclasses.replace(self.settings, **named))
         return dataclasses.replace(self, settings=settings)

@@ -23,6 +23,7 @@ from sterling.types import Mistake, Record
 
 RECORD_FIELDS = ("obs", "action", "reward", "discount", "last", "mask")
 HELD_OUT = "held_out"  # key in a file's metadata
+TERMS = "extras.part"  # terms of another run's rule: a replay makes those of its own
 
 
 def read_held_out(folder: Path) -> float:
@@ -72,7 +73,7 @@ def read_batch(path: Path, rule: RewardRule | None = None, raw: RawRewards | Non
     extras = {
         name.removeprefix("extras."): jnp.asarray(x)
         for name, x in arrays.items()
-        if name.startswith("extras.")
+        if name.startswith("extras.") and name != TERMS
     }
     if "cut" not in extras:  # files from before ``cut`` was recorded beside the discount
         ends = arrays["last"] & (arrays["discount"] > 0.0)

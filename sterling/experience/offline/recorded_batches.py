@@ -138,9 +138,11 @@ class SolvedGroups(StaticSource, eqx.Module):
         *,
         rule: RewardRule | None = None,
         raw: RawRewards | None = None,
+        temperature: float = 1.0,
     ) -> SolvedGroups:
         """Load the solved groups of a folder: ``group`` lines per seat, padded to ``tokens``
-        tokens, with the rewards that ``rule`` makes of their named ones, which ``raw`` keeps.
+        tokens, with the rewards that ``rule`` makes of their named ones, which ``raw`` keeps. A
+        notice says if answers were sampled at another ``temperature`` than the learner's.
 
         Mistake if no answer is right, if the groups have another size, or if lines are longer than
         ``tokens``.
@@ -149,12 +151,15 @@ class SolvedGroups(StaticSource, eqx.Module):
         check_folder(folder)
         rule = rule or RewardRule()
         raw_rewards.check_rule("pool", folder, rule)
-        for path in sorted(folder.glob("*.safetensors")):
+        for number, path in enumerate(sorted(folder.glob("*.safetensors"))):
             stored = jax.tree.map(np.asarray, read_batch(path, rule, raw))
+            if not number:
+                _report_temperature(stored, temperature, folder)
             batch = _pad_tokens(stored, tokens, folder)
             index = _question_rows(batch, group, seats, folder)
             parts = jax.tree.map(lambda x, index=index: x[index], batch)
             parts.extras["group"] = parts.extras["group"] % seats
+            parts.extras["version"] = np.full_like(parts.extras["version"], -1)  # another run's
             solved = (parts.extras["right"] & parts.extras["valid"]).any(1)
             found.append(jax.tree.map(lambda x, solved=solved: x[solved], parts))
         if not found or not sum(part.mask.shape[0] for part in found):

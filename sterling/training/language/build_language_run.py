@@ -139,8 +139,8 @@ def _generation_source(
         source = DelayedSource.create(source, needs.lag, blank)
     if needs.again:
         sizes = {"group": needs.group, "seats": place.seats, "tokens": voice.context - 1}
-        rules: dict[str, Any] = {"rule": voice.rule, "raw": raw}
-        pool = SolvedGroups.load_folder(Path(speech.pool), needs.again, **sizes, **rules)
+        how: dict[str, Any] = {"rule": voice.rule, "raw": raw, "temperature": voice.temperature}
+        pool = SolvedGroups.load_folder(Path(speech.pool), needs.again, **sizes, **how)
         source = Mix((source, pool))
     return (
         BatchRecorder(source, none, Path(speech.dump), speech.held_out) if speech.dump else source

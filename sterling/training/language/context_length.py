@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import re
@@ -14,7 +15,7 @@ from sterling.experience.language.answer_pairs import read_pairs as pairs_of_fil
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
 from sterling.language.engine.transcript import Transcript
-from sterling.language.scene import Message, Scene, begin_scene, check_seat
+from sterling.language.scene import Message, Scene, begin_scene, check_seat, context_count
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
@@ -69,12 +70,13 @@ def _raise_begin_error(place: Any, level: int, fault: Exception) -> None:
 def world_context_length(
     place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: int, seconds: float
 ) -> int:
-    """Return the context length that a world's scenes need: the longest opening, and every turn.
+    """Return the context length that a world's scenes need: the longest opening, and every turn
+    (of scenes that begin contexts anew, as many as one context was seen to have).
 
     The longest reply between turns is found by playing scenes with poor answers; it is taken as at
     least twice as long as an answer.
     """
-    openings, replies = set(), set()
+    openings, replies, turns = set(), set(), place.turns
     for level in which:
         for seed in range(PROBED_SCENES):
             scene = begin_scene(place, seed, level, seconds)
@@ -86,11 +88,13 @@ def world_context_length(
         played = _play_scenes(inner, max(which), tokenizer, limit, seconds)
         openings |= played.openings
         replies = played.replies
+        if context_count(inner) > 1:
+            turns = min(turns, max(played.turns, 1))
     longest = max((len(tokenizer.encode_opening(each)) for each in openings), default=0)
     # one more token: an answer that was cut is closed before the reply
     between = max((1 + len(tokenizer.encode_continuation(each)) for each in replies), default=0)
     between = max(between, 2 * limit)
-    return round_up_context(longest + place.turns * limit + (place.turns - 1) * between)
+    return round_up_context(longest + turns * limit + (turns - 1) * between)
 
 
 def round_up_context(tokens: int) -> int:
@@ -100,10 +104,11 @@ def round_up_context(tokens: int) -> int:
 
 @dataclasses.dataclass
 class _PlayedScenes:
-    """Messages to seats before their first answer and after it; why ``solve`` failed, if so."""
+    """Messages that begin a context, and later ones; most turns of one; why ``solve`` failed."""
 
     openings: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
     replies: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
+    turns: int = 0
     unsolved: str = ""
 
 
@@ -172,14 +177,17 @@ def _play_scene(
 ) -> None:
     """Answer until the scene is over or fails, and add its messages to ``played``. Raise Mistake if
     it asks a seat that its world does not have."""
-    answered: set[int] = set()
+    answered = collections.Counter[int]()  # answers of each seat's present context
     for turn in range(place.turns * place.seats):
         if scene.turn is None:
             break
         check_seat(place, scene.turn.seat)
-        kept = played.replies if scene.turn.seat in answered else played.openings
+        if getattr(scene.turn, "fresh_context", False):
+            answered[scene.turn.seat] = 0
+        kept = played.replies if answered[scene.turn.seat] else played.openings
         kept.add(scene.turn.messages)
-        answered.add(scene.turn.seat)
+        answered[scene.turn.seat] += 1
+        played.turns = max(played.turns, answered[scene.turn.seat])
         with time_limit(seconds):
             try:
                 said = answer(turn)
@@ -227,9 +235,8 @@ def texts_to_imitate(
     """Return the texts to imitate, and the voice with a context length that they fit into; for
     ``judging`` the texts of a file that are held out, in place of all others.
 
-    The context length is that of the longest text; with a world's own solutions it is at least the
-    voice's. If the user sets a context length, longer texts are marked as cut. A notice says how
-    many texts are left out.
+    The context length is that of the longest text, with a world's own solutions at least the
+    voice's. If the user sets one, longer texts are marked as cut; a notice counts those left out.
     """
     wide = dataclasses.replace(voice, context=UNLIMITED_CONTEXT)
     if speech.texts:

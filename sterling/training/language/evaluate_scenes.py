@@ -12,7 +12,7 @@ from sterling import random_keys
 from sterling.experience.language import answer_pairs
 from sterling.language.engine.transcript import Transcript
 from sterling.language.question_order import next_questions
-from sterling.language.scene import begin_scene, check_seat
+from sterling.language.scene import begin_scene, check_contexts, check_seat
 from sterling.language.scene_dialogue import play_scenes
 from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.training.agent import Agent
@@ -92,6 +92,7 @@ def answer_scenes(
     lines = play_scenes(agent, scenes, voice, keys, explore=explore)
     for line in itertools.chain(*lines):
         check_seat(place, line.seat)
+        check_contexts(place, len(line.contexts))
     return lines
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from sterling.language.named_rewards import RewardRule, RightRule
-from sterling.language.scene import TextWorld
+from sterling.language.scene import TextWorld, context_count
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
@@ -93,7 +94,8 @@ def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Ch
         context = context_length.world_context_length(
             whole, levels, tokenizer, limit, speech.scene_seconds
         )
-    return chat_settings(settings, tokenizer, context)
+    voice = chat_settings(settings, tokenizer, context)
+    return dataclasses.replace(voice, contexts=context_count(place))
 
 
 def answer_limit(settings: Settings) -> int:
