@@ -137,8 +137,9 @@ def preferred(count, seed):
 def drawn(source, key):
     """One batch of pairs."""
     (feed,) = source.needs.feeds
-    chances = source.presample(feed, key[None])
-    return source.draw(feed, jnp.int32(0), None, chances[0, 0])
+    _, begun = source.collect(None, key[None])
+    which = begun.presample(feed, key[None])
+    return begun.draw(feed, jnp.int32(0), None, which[0, 0])
 
 
 @pytest.mark.slow
