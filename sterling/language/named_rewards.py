@@ -54,9 +54,10 @@ class RewardRule:
             self._check(self._root)
         self._terms = _split_terms(self._root) if self._root is not None else []
         if each and len(self._terms) < 2:
+            rule = f"rewards={self.text!r} is one term" if self.text else "there is no rule rewards"
             raise Mistake(
-                f"rewards_each normalises the terms of a sum, and rewards={self.text!r} is none. "
-                "Write for instance rewards='right+0.2*format'."
+                f"rewards_each normalises the terms of a sum, and {rule}. Write for instance "
+                "rewards='right+0.2*format', without parentheses around the sum."
             )
 
     def __call__(self, rewards: Mapping[str, float]) -> float:

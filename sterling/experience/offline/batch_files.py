@@ -1,6 +1,7 @@
-"""Files of a run's batches: the arrays of a record by their names, one safetensors file a batch.
+"""Files of a run's batches, one a batch: ``000000.safetensors`` and so on.
 
-``000000.safetensors`` and so on, with the named rewards of every turn (``reward/NAME``).
+A file has the arrays of a record by their names, and the named rewards of every turn
+(``reward/NAME``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write a run's batches to disk, and learn from them again: exactly, or from their solved groups.
 
-There is one file per batch, ``000000.safetensors`` and so on, with the record's arrays by name, and
-the named rewards of every turn (``reward/NAME``), which a replay may combine by another rule.
+Their files: :mod:`sterling.experience.offline.batch_files`. A replay may combine the named rewards
+of every turn by another rule.
 """
 
 from __future__ import annotations
