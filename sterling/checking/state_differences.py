@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-ROUNDING = 1e-4  # relative: rounding of another order of operations, which grows with the updates
+ROUNDING = 1e-4  # relative: rounding of another order of operations, after few updates
 
 
 class StateDifference(NamedTuple):
@@ -17,7 +17,7 @@ class StateDifference(NamedTuple):
 
     leaf: str
     size: float  # largest absolute difference
-    scale: float  # largest absolute number
+    scale: float  # largest finite absolute number
     differing: int  # leaves that differ
     leaves: int
     whole: bool  # whether a leaf of whole numbers, random keys or truth values differs
@@ -27,10 +27,9 @@ class StateDifference(NamedTuple):
         """Return the difference as a share of the leaf's largest number."""
         return self.size / self.scale if self.scale else float("inf")
 
-    @property
-    def is_rounding(self) -> bool:
-        """Whether the difference is no larger than what rounding makes of equal computations."""
-        return self.relative <= ROUNDING and not self.whole
+    def is_within(self, bound: float) -> bool:
+        """Whether only floating-point numbers differ, by at most the share ``bound``."""
+        return self.relative <= bound and not self.whole
 
     def __str__(self) -> str:
         return (
@@ -56,8 +55,9 @@ def state_difference(
         whole |= not jnp.issubdtype(x.dtype, jnp.floating)
         x, y = x.astype(np.float64), y.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            apart = np.where(x == y, 0.0, np.abs(x - y))
-        size, scale = (float(np.nan_to_num(z, nan=np.inf).max()) for z in (apart, np.abs(y)))
+            apart = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+        size = float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max())
+        scale = float(np.abs(y).max(where=np.isfinite(y), initial=0.0))
         found.append((size, scale, jax.tree_util.keystr(path)))
     if not found:
         return None

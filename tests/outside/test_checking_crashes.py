@@ -1,5 +1,4 @@
-"""`sterling check` goes on after a check that crashes, names what it did not check, and says by how
-much states differ."""
+"""`sterling check` goes on after a check that crashes, names what it did not check."""
 
 import contextlib
 import itertools
@@ -15,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.online import dqn, r2d2, recurrent_ppo
-from sterling.checking import algorithm_review, check_algorithm, check_environment, training_checks
+from sterling.checking import algorithm_review, check_algorithm, check_environment
 from sterling.checking.review_findings import CheckFailed, Finding
 from sterling.cli import main
 from sterling.commands import check
@@ -218,46 +217,7 @@ def test_promotion_of_types_and_axes_is_found_wherever_a_user_checks(learn):
     assert "with [None]" in found.remedy
 
 
-def of_seeds(change):
-    """Runs whose second seed is changed where the first is trained beside it."""
-    alone = {"count": np.ones((1, 2), np.int32), "weight": np.array([[0.5, 2.0]], np.float32)}
-    beside = jax.tree.map(lambda x: np.concatenate([np.zeros_like(x), x]), alone)
-    beside |= {name: value.astype(beside[name].dtype) for name, value in change(beside).items()}
-
-    def train_short(budget, seeds, strategy):
-        assert strategy == "map"
-        state = alone if seeds == [1] else beside
-        return types.SimpleNamespace(agent=types.SimpleNamespace(state=state))
-
-    problem = types.SimpleNamespace(short_run=lambda: 9, budget="steps", late_feed=lambda: "")
-    return types.SimpleNamespace(problem=problem, train_short=train_short)
-
-
-@pytest.mark.parametrize(
-    ("change", "flags", "said"),
-    [
-        (lambda x: {}, "", "bit for bit, after 9 steps"),
-        (lambda x: {"weight": x["weight"] * (1 + 1e-7)}, "--a=b", "but for rounding, after 9"),
-        (lambda x: {"weight": x["weight"] * (1 + 1e-7)}, "", "WRONG"),
-        (lambda x: {"weight": x["weight"] * 1.001}, "--a=b", "WRONG"),
-        (lambda x: {"count": x["count"] + 1}, "--a=b", "WRONG"),
-    ],
-    ids=["equal", "rounding", "rounding of users", "seeds share", "counts"],
-)
-def test_a_seed_alone_differs_by_rounding_only_where_xla_is_told_to_round(
-    monkeypatch, change, flags, said
-):
-    """Bit for bit with XLA's own programs for CPUs; a dependence is more than rounding."""
-    monkeypatch.setenv("XLA_FLAGS", flags)
-    if said != "WRONG":
-        assert training_checks._check_seed_alone(of_seeds(change)).startswith(said)
-        return
-    with pytest.raises(CheckFailed, match=r"seed 1 differs .*: \['\w+'\] by .* relative") as wrong:
-        training_checks._check_seed_alone(of_seeds(change))
-    assert ("XLA_FLAGS" in wrong.value.remedy) == bool(flags)
-
-
-@pytest.mark.slow  # two runs
+@pytest.mark.slow  # three runs
 def test_a_key_that_depends_on_how_many_seeds_there_are_is_found():
     def init(key, spec, config):
         state = dqn.init(key, spec, config)

@@ -60,13 +60,19 @@ class Problem:
 
     def short_run(self) -> int:
         """Return the budget of a run of a few iterations, after those that some feed waits for."""
+        wait = max(feed.after for feed in learner_needs(self.settings()).feeds)
+        return self._budget_of(SHORT_RUN_ITERATIONS + (wait if wait <= MOST_WAIT else 0))
+
+    def first_updates(self) -> int:
+        """Return the budget of a run of one iteration, the first with updates."""
+        return self._budget_of(1)
+
+    def _budget_of(self, iterations: int) -> int:
+        """Return the steps of a warm-up and ``iterations``, or the updates of ``iterations``."""
         settings = self.settings()
-        needs = learner_needs(settings)
-        wait = max(feed.after for feed in needs.feeds)
-        rounds = SHORT_RUN_ITERATIONS + (wait if wait <= MOST_WAIT else 0)
         if self.budget == "updates":
-            return int(needs.updates_of(rounds))
-        return warmup_steps(settings) + rounds * steps_per_iteration(settings)
+            return int(learner_needs(settings).updates_of(iterations))
+        return warmup_steps(settings) + iterations * steps_per_iteration(settings)
 
     def late_feed(self) -> str:
         """Return words about a feed that begins too late for a short run, and the setting to make
