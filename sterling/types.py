@@ -183,7 +183,8 @@ class Algorithm(Protocol):
 
     One that plans may also offer ``prior``, which acts without planning and takes and returns what
     ``act``, or ``recall``, does. ``forgetful = True`` says that ``recall`` may act with an empty
-    memory at any time, so that ``run.policy`` does.
+    memory at any time, so that ``run.policy`` does. One that trains a language model has neither:
+    the model in its State, ``state.model``, answers what a sampler is asked (language/engine).
 
     Rollouts with a memory have ``extras["begins"]``, the rows in which the memory was reset, and
     ``start``, the past before the first row; so have batches of a replay whose needs keep "memory".

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
 from speed_serve import Case, serve
 
 from sterling import random_keys
 from sterling.language import load
-from sterling.language.models.generation import Answers, Prompts, generate
-from sterling.language.models.parallel_generation import generate_in_parallel
-from sterling.language.models.token_sampling import Sampling
+from sterling.language.engine import slots as engine_slots
+from sterling.language.engine.agent_samplers import seed_samplers
+from sterling.language.engine.ask import Ask, Said, chance_of
+from sterling.language.engine.local_sampler import LocalSampler, worker_slots
+from sterling.language.engine.slots import SlotShapes
 from sterling.training.agent import Agent
 from sterling.training.assembly import build_run
 from sterling.training.config.resolve_settings import resolve_settings
@@ -27,16 +30,10 @@ WARM = 4  # iterations before the first that counts: questions of every length h
 
 def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case:
     """Answers of exactly ``new`` tokens."""
-    model, _tokenizer = load(folder)
-    model = jax.tree.map(jnp.asarray, model)
-    prompts = _prompts(model.vocabulary, rows, room, limit=new, slots=slots, stops=())
-
-    def write(some: Prompts) -> Answers:
-        return generate(model, some, jax.random.key(0))
+    answer = _asker(folder, rows, room, SlotShapes(worker_slots(slots), room + new, new, ()))
 
     def once() -> dict[str, Any]:
-        found = generate_in_parallel(write, prompts)
-        assert (found.length == new).all()
+        assert all(len(said.ids) == new for said in answer(0, rows))
         return {"tokens": rows * new}
 
     return once
@@ -45,19 +42,15 @@ def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case
 def skewed(
     folder: str, *, rows: int, room: int, limit: int, slots: int, stops: int, refill: bool
 ) -> Case:
-    """Answers that end by chance; with ``refill`` in one call, else in batches of ``slots``."""
-    model, _tokenizer = load(folder)
-    model = jax.tree.map(jnp.asarray, model)
-    each = rows if refill else slots
-    enders = tuple(range(model.vocabulary - stops, model.vocabulary))
-    prompts = _prompts(model.vocabulary, each, room, limit=limit, slots=slots, stops=enders)
+    """Answers that end by chance; with ``refill`` asked at once, else in batches of ``slots``."""
+    vocabulary, each = load(folder)[0].vocabulary, rows if refill else slots
+    enders = tuple(range(vocabulary - stops, vocabulary))
+    shapes = SlotShapes(worker_slots(slots), room + limit, limit, enders)
+    answer = _asker(folder, rows, room, shapes)
 
     def once() -> dict[str, Any]:
-        found: list[Answers] = [
-            jax.block_until_ready(generate(model, prompts, jax.random.key(number)))
-            for number in range(rows // each)
-        ]
-        lengths = np.concatenate([np.asarray(answers.length) for answers in found])
+        said = [one for first in range(0, rows, each) for one in answer(first, each)]
+        lengths = np.array([len(one.ids) for one in said])
         return {
             "tokens": int(lengths.sum()),
             "mean": float(lengths.mean()),
@@ -65,6 +58,25 @@ def skewed(
         }
 
     return once
+
+
+def _asker(
+    folder: str, rows: int, room: int, shapes: SlotShapes
+) -> Callable[[int, int], list[Said]]:
+    """Return a function that has some of ``rows`` prompts answered."""
+    model = jax.tree.map(jnp.asarray, load(folder)[0])
+    ready = engine_slots.for_decoding(jax.tree.map(lambda x: x[None], model), 0)
+    ids = np.random.default_rng(1).integers(3, model.vocabulary, (rows, room)).tolist()
+    asks = [
+        Ask(tuple(each), chance_of((0, 0), (row,), each), shapes.limit)
+        for row, each in enumerate(ids)
+    ]
+
+    def answer(first: int, count: int) -> list[Said]:
+        futures = LocalSampler(ready, shapes).ask(asks[first : first + count])
+        return [future.result() for future in futures]
+
+    return answer
 
 
 def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
@@ -95,7 +107,7 @@ def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
 
 
 class _Heard:
-    """An agent whose answers are waited for; some are written at the same time."""
+    """An agent whose asks are timed."""
 
     def __init__(self, agent: Agent):
         self.agent = agent
@@ -103,15 +115,28 @@ class _Heard:
 
     @property
     def seconds(self) -> float:
-        """From the first word to the last, of scenes of one turn."""
+        """From the first ask to the last answer, of scenes of one turn."""
         return max(end for _, end in self._spans) - min(begin for begin, _ in self._spans)
 
-    def act(self, obs: Any, keys: Key[Array, "seed"], explore: bool) -> tuple[Any, Any]:
-        """See Agent.act."""
+    def samplers(self, shapes: SlotShapes) -> list[_Heard]:
+        """Return samplers that note when they are asked, and when they have answered."""
         begin = time.perf_counter()
-        found = jax.block_until_ready(self.agent.act(obs, keys, explore))
-        self._spans.append((begin, time.perf_counter()))
-        return found
+        (inner,) = seed_samplers(self.agent, shapes)
+        self._inner, self._begin = inner, begin
+        return [self]
+
+    def ask(self, asks: Sequence[Ask]) -> list[Future[Said]]:
+        """Answer, and note the time."""
+        futures = self._inner.ask(asks)
+        for each in futures:
+            each.result()
+        self._spans.append((self._begin, time.perf_counter()))
+        self._begin = time.perf_counter()
+        return futures
+
+    def close(self) -> None:
+        """Close the sampler."""
+        self._inner.close()
 
 
 def _parts(run: Run) -> dict[str, float]:
@@ -149,18 +174,6 @@ def memory(mebibytes: int) -> Case:
         return {"bytes": mebibytes << 20}
 
     return once
-
-
-def _prompts(
-    vocabulary: int, rows: int, room: int, *, limit: int, slots: int, stops: tuple[int, ...]
-) -> Prompts:
-    ids = jax.random.randint(jax.random.key(1), (rows, room), 3, vocabulary, jnp.int32)
-    lengths = jnp.full(rows, room, jnp.int32)
-    total = jnp.asarray(rows, jnp.int32)
-    number = jnp.arange(rows, dtype=jnp.int32)
-    return Prompts(
-        ids, lengths, total, number, Sampling.for_rows(rows), limit, min(slots, rows), stops
-    )
 
 
 def _versions() -> dict[str, str]:

@@ -10,20 +10,24 @@ marked as failed, and the reasons are counted.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from sterling import random_keys as named
 from sterling.language.batch_verdicts import judge_together
+from sterling.language.engine.agent_samplers import TextAgent, seed_samplers
+from sterling.language.engine.ask import Ask, Said, chance_of
+from sterling.language.engine.local_sampler import worker_slots
+from sterling.language.engine.slots import SlotShapes
 from sterling.language.engine.transcript import Transcript
-from sterling.language.models.generation import Answers, Prompts
-from sterling.language.models.parallel_generation import generate_in_parallel
+from sterling.language.models.length_rounding import round_up_length
 from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
 from sterling.language.task import Verdict
@@ -49,14 +53,12 @@ class ChatSettings:
     rule: RewardRule = dataclasses.field(default_factory=RewardRule)  # combines named rewards
     right_if: RightRule = dataclasses.field(default_factory=RightRule)  # which answers are right
 
-
-@runtime_checkable
-class TextAgent(Protocol):
-    """An agent that answers prompts, both with a leading seed axis."""
-
-    def act(self, obs: Any, keys: Key[Array, "seed"], explore: bool) -> tuple[Any, Any]:
-        """See :class:`sterling.training.agent.Agent`."""
-        ...
+    def slot_shapes(self, answers: int) -> SlotShapes:
+        """Return the shapes in which so many answers are written. They depend on settings and that
+        number alone, never on what happens to be asked at a time."""
+        cuts, stops = self.top_k > 0 or self.top_p < 1.0, tuple(self.tokenizer.stops)
+        count = worker_slots(min(self.slots, round_up_length(answers)))
+        return SlotShapes(count, self.context, self.limit, stops, cuts)
 
 
 class SceneBatch:
@@ -121,23 +123,15 @@ class SceneBatch:
             found.append(transcript)
         return found
 
-    def add_answer(
-        self,
-        transcript: Transcript,
-        ids: list[int],
-        log_prob: list[float],
-        stopped: bool,
-        version: int = 0,
-    ) -> None:
-        """Append an answer, sampled after so many updates, to the transcript, and pass it to the
-        scene."""
+    def add_answer(self, transcript: Transcript, said: Said) -> None:
+        """Append an answer to the transcript, and pass it to the scene."""
         scene = self.scenes[transcript.scene]
         assert not isinstance(scene, str)
-        transcript.say(ids, log_prob, version)
-        transcript.cut |= not stopped
+        transcript.say(said.ids, said.log_prob, said.version)
+        transcript.cut |= not said.stopped
         tokenizer = self.settings.tokenizer
         # A thought that the template began stays a thought if the answer is cut before its end.
-        text = tokenizer.decode(ids[:-1] if stopped else ids)
+        text = tokenizer.decode(said.ids[:-1] if said.stopped else said.ids)
         text = "<think>" * tokenizer.starts_in_thought + text
         self._react(transcript.scene, partial(scene.say, text))
 
@@ -222,28 +216,29 @@ def play_scenes(
     Without ``explore`` the model always says the likeliest token.
     """
     batches = [SceneBatch(each, settings) for each in scenes]
-    versions, turn = _update_counts(agent, len(batches)), 0
-    while any(waiting := [batch.waiting() for batch in batches]):
-        own = named.fold_each(keys, "turn", turn)
-        write = partial(_sample_answers, agent, own, explore)
-        answers = generate_in_parallel(write, _pad_prompts(waiting, settings))
-        for seed, (batch, transcripts) in enumerate(zip(batches, waiting, strict=True)):
-            for row, transcript in enumerate(transcripts):
-                batch.add_answer(transcript, *answers.row(seed, row), versions[seed])
-        turn += 1
+    shapes = settings.slot_shapes(max(map(len, scenes)))
+    data = np.asarray(jax.random.key_data(keys))
+    with contextlib.ExitStack() as stack:
+        samplers = seed_samplers(agent, shapes)
+        for sampler in samplers:
+            stack.callback(sampler.close)
+        while any(waiting := [batch.waiting() for batch in batches]):
+            asked = [
+                sampler.ask([_ask(each, settings, key, explore=explore) for each in own])
+                for sampler, own, key in zip(samplers, waiting, data, strict=True)
+            ]
+            for batch, own, futures in zip(batches, waiting, asked, strict=True):
+                for transcript, future in zip(own, futures, strict=True):
+                    batch.add_answer(transcript, future.result())
     return [batch.finish() for batch in batches]
 
 
-def _update_counts(agent: Any, seeds: int) -> list[int]:
-    """Return how many updates each seed's model has had; 0 for agents that do not count them."""
-    counted = getattr(getattr(agent, "state", None), "updates", None)
-    return [0] * seeds if counted is None else np.asarray(counted).tolist()
-
-
-def _sample_answers(
-    agent: TextAgent, keys: Key[Array, "seed"], explore: bool, prompts: Prompts
-) -> Answers:
-    return agent.act(prompts, keys, explore)[0]
+def _ask(transcript: Transcript, settings: ChatSettings, key: np.ndarray, *, explore: bool) -> Ask:
+    """Return what is asked of the model when a seat is to speak."""
+    ids, place = tuple(transcript.context), (transcript.scene, transcript.seat)
+    warmth = settings.temperature if explore else 0.0
+    chance = chance_of(key, place, ids, transcript.turns)
+    return Ask(ids, chance, settings.limit, warmth, settings.top_k, settings.top_p)
 
 
 def demonstrate(
@@ -256,16 +251,8 @@ def demonstrate(
         for transcript in waiting:
             check_seat(world, transcript.seat)
             ids = settings.tokenizer.encode_answer(world.solve(batch.scenes[transcript.scene]))
-            batch.add_answer(transcript, ids, [0.0] * len(ids), True)
+            batch.add_answer(transcript, Said(ids, [0.0] * len(ids), True))
     transcripts = batch.finish()
     for transcript in transcripts:
         transcript.cut = transcript.full = transcript.longest > settings.context
     return transcripts
-
-
-def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings) -> Prompts:
-    """Return the transcripts so far as prompts."""
-    tokens, voice = [[each.context for each in own] for own in waiting], settings.tokenizer
-    how = (settings.temperature, settings.top_k, settings.top_p)
-    slots, limit = settings.slots, settings.limit
-    return Prompts.padded(tokens, voice.pad, how, slots=slots, limit=limit, stops=voice.stops)

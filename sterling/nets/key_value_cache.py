@@ -1,8 +1,12 @@
 """The key-value cache of a transformer, in a layout that makes decoding one token fast.
 
-Rows and key heads share one axis, and tokens lie along the axis that is written to. Both products
-of attention are then plain matrix products, and XLA writes new tokens in place. With separate axes
-it copies every layer's cache four times per token.
+A row's token at position i lies in place i, wherever other rows are: what is computed for a row
+depends on nothing but that row. Rows and key heads share one axis, so both products of attention
+are plain matrix products, and tokens lie along the axis that is written to, so XLA writes in place.
+
+A cache of more than ``BLOCK`` places is read in blocks, only as far as some row has come, with
+running sums of the softmax (Milakov 2018, arXiv:1805.02867). A block that holds nothing of a row
+leaves its sums as they are, bit for bit, so how far other rows have come does not show.
 """
 
 from __future__ import annotations
@@ -14,95 +18,145 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 MASKED_SCORE = -1e30  # attention score of a masked token: finite, so that gradients stay finite
-EMPTY_POSITION = -1  # position of a cache slot that holds no token
+BLOCK = 128  # places that are attended to at once
 LayerCache = tuple[Float[Array, "pair size room"], Float[Array, "pair room size"]]
+Sums = tuple[Float[Array, "..."], Float[Array, "..."], Float[Array, "..."]]
 
 
 class Cache(eqx.Module):
-    """Keys, values and positions of the tokens read so far, at most ``room`` of them.
+    """Keys and values of the tokens read so far, at most ``room`` of each row.
 
     A pair is a row of the batch with one of its key heads.
     """
 
     keys: tuple[Float[Array, "pair size room"], ...]  # one for each layer
     values: tuple[Float[Array, "pair room size"], ...]
-    position: Int[Array, "batch room"]  # of the token in each slot, or NOWHERE
+    heads: int = eqx.field(static=True)  # key heads of a row
 
     @classmethod
     def empty(
         cls, layers: int, batch: int, room: int, *, heads: int, size: int, dtype: DTypeLike
     ) -> Cache:
-        """Create a cache without tokens."""
+        """Create a cache without tokens, with at least ``room`` places: whole blocks, if it has
+        more than one."""
+        room = room if room <= BLOCK else -(-room // BLOCK) * BLOCK
         keys = jnp.zeros((batch * heads, size, room), dtype)
         values = jnp.zeros((batch * heads, room, size), dtype)
-        position = jnp.full((batch, room), EMPTY_POSITION, jnp.int32)
-        return cls((keys,) * layers, (values,) * layers, position)
-
-    def enlarge(self, room: int) -> Cache:
-        """Return the same cache with capacity ``room``; the new slots come last and are empty."""
-        more = room - self.position.shape[1]
-
-        def grown(x: Array, axis: int, blank: int = 0) -> Array:
-            around = [(0, more if i == axis else 0) for i in range(x.ndim)]
-            return jnp.pad(x, around, constant_values=blank)
-
-        return Cache(
-            tuple(grown(x, 2) for x in self.keys),
-            tuple(grown(x, 1) for x in self.values),
-            grown(self.position, 1, EMPTY_POSITION),
-        )
+        return cls((keys,) * layers, (values,) * layers, heads)
 
     def with_rows(
-        self, fresh: Cache, row: Int[Array, "count"], place: Int[Array, ""] | int
+        self, other: Cache, source: Int[Array, "count"], row: Int[Array, "count"]
     ) -> Cache:
-        """Replace some rows of this ring by those of ``fresh``, whose tokens end before ``place``.
+        """Replace the rows ``row`` by the rows ``source`` of ``other``; a ``row`` past the last one
+        is left out."""
+        batch = self.keys[0].shape[0] // self.heads
+        pair = jnp.where(row[:, None] < batch, self._pairs(row), batch * self.heads).reshape(-1)
+        taken = self._pairs(source).reshape(-1)
 
-        ``fresh`` holds ``(count, new)`` tokens. Indices in ``row`` beyond the batch are dropped.
-        """
-        batch, room = self.position.shape
-        shift = place - fresh.position.shape[1]
-        heads = self.keys[0].shape[0] // batch
-        pair = (row[:, None] * heads + jnp.arange(heads, dtype=jnp.int32)[None]).reshape(-1)
-        aligned = fresh.enlarge(room)
-
-        def put(old: Array, new: Array, index: Array, axis: int) -> Array:
-            return old.at[index].set(jnp.roll(new, shift, axis), mode="drop")
+        def put(old: Array, new: Array) -> Array:
+            return old.at[pair].set(new[taken], mode="drop")
 
         return Cache(
-            tuple(put(*each, pair, 2) for each in zip(self.keys, aligned.keys, strict=True)),
-            tuple(put(*each, pair, 1) for each in zip(self.values, aligned.values, strict=True)),
-            put(self.position, aligned.position, row, 1),
+            tuple(put(*each) for each in zip(self.keys, other.keys, strict=True)),
+            tuple(put(*each) for each in zip(self.values, other.values, strict=True)),
+            self.heads,
         )
+
+    def _pairs(self, row: Int[Array, "count"]) -> Int[Array, "count {self.heads}"]:
+        return row[:, None] * self.heads + jnp.arange(self.heads, dtype=jnp.int32)[None]
 
 
 def write_tokens(
     layer: LayerCache,
     keys: Float[Array, "batch few new size"],
     values: Float[Array, "batch few new size"],
-    place: Int[Array, ""] | int,
+    begin: Int[Array, "batch"],
 ) -> LayerCache:
-    """Write the keys and values of new tokens into a layer's cache, from slot ``place`` on."""
+    """Write the keys and values of new tokens into a layer's cache, each row from its own place
+    ``begin`` on; there must be room for them."""
     pairs, size, _ = layer[0].shape
-    new = jnp.swapaxes(keys.reshape(pairs, -1, size), 1, 2)
+    new = keys.shape[2]
+    place = jnp.repeat(begin, pairs // begin.size)
+
+    def put(old: Array, new: Array, start: Array, axis: int) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(old, new, start, axis)
+
+    flat_keys, flat_values = keys.reshape(pairs, new, size), values.reshape(pairs, new, size)
     return (
-        jax.lax.dynamic_update_slice(layer[0], new, (0, 0, place)),
-        jax.lax.dynamic_update_slice(layer[1], values.reshape(pairs, -1, size), (0, place, 0)),
+        jax.vmap(put, (0, 0, 0, None))(layer[0], jnp.swapaxes(flat_keys, 1, 2), place, 1),
+        jax.vmap(put, (0, 0, 0, None))(layer[1], flat_values, place, 0),
     )
 
 
 def attend_to_cache(
     queries: Float[Array, "batch head new size"],
     layer: LayerCache,
-    allowed: Bool[Array, "batch new room"],
+    at: Int[Array, "batch new"],
 ) -> Float[Array, "batch head new size"]:
-    """Attend to a layer's cache: :func:`sterling.nets.transformer.attend` in the cache's layout."""
-    keys, values = layer
-    pairs, size, room = keys.shape
-    flat_queries = queries.reshape(pairs, -1, size)  # (head of this key head, new) is one axis
-    scores = jnp.einsum("pqs,psr->pqr", flat_queries, keys).astype(jnp.float32) * size**-0.5
-    by_head = scores.reshape(*queries.shape[:3], room)
-    by_head = jnp.where(allowed[:, None], by_head, MASKED_SCORE)
-    weights = jnp.exp(by_head - jnp.max(by_head, -1, keepdims=True)).reshape(scores.shape)
-    output = jnp.einsum("pqr,prs->pqs", weights.astype(values.dtype), values)
-    output = output / jnp.sum(weights, -1, keepdims=True).astype(output.dtype)
-    return output.reshape(queries.shape)
+    """Attend from tokens at positions ``at`` to those of the cache up to them:
+    :func:`sterling.nets.transformer.attend` in the cache's layout."""
+    pairs, size, room = layer[0].shape
+    flat = queries.reshape(pairs, -1, size)  # (head of this key head, new) is one axis
+    if room <= BLOCK:
+        _, total, output = _attend(flat, layer, _seen(at, 0, room))
+    else:
+        _, total, output = _attend_in_blocks(flat, layer, at)
+    return (output / total.astype(output.dtype)).reshape(queries.shape)
+
+
+def _attend_in_blocks(
+    queries: Float[Array, "pair query size"],
+    layer: LayerCache,
+    at: Int[Array, "batch new"],
+) -> Sums:
+    def add(number: Array, sums: Sums) -> Sums:
+        begin = number * BLOCK
+        block = (
+            jax.lax.dynamic_slice_in_dim(layer[0], begin, BLOCK, 2),
+            jax.lax.dynamic_slice_in_dim(layer[1], begin, BLOCK, 1),
+        )
+        return _joined(sums, _attend(queries, block, _seen(at, begin, BLOCK)))
+
+    column = (*queries.shape[:2], 1)
+    nothing = (
+        jnp.full(column, MASKED_SCORE),
+        jnp.zeros(column),
+        jnp.zeros(queries.shape, layer[1].dtype),
+    )
+    return jax.lax.fori_loop(0, jnp.max(at) // BLOCK + 1, add, nothing)
+
+
+def _seen(
+    at: Int[Array, "batch new"], begin: Int[Array, ""] | int, count: int
+) -> Bool[Array, "batch new {count}"]:
+    """Return which of ``count`` places from ``begin`` on tokens at these positions see."""
+    return begin + jnp.arange(count, dtype=jnp.int32)[None, None] <= at[..., None]
+
+
+def _attend(
+    queries: Float[Array, "pair query size"],
+    layer: LayerCache,
+    seen: Bool[Array, "batch new room"],
+) -> Sums:
+    """Return the largest score of each query, the sum of its weights relative to that, and the sum
+    of the values with these weights."""
+    size, (batch, new, room) = queries.shape[-1], seen.shape
+    scores = jnp.einsum("pqs,psr->pqr", queries, layer[0]).astype(jnp.float32) * size**-0.5
+    by_head = scores.reshape(batch, -1, new, room)
+    scores = jnp.where(seen[:, None], by_head, MASKED_SCORE).reshape(scores.shape)
+    largest = jnp.max(scores, -1, keepdims=True)
+    weights = jnp.exp(scores - largest)
+    output = jnp.einsum("pqr,prs->pqs", weights.astype(layer[1].dtype), layer[1])
+    return largest, jnp.sum(weights, -1, keepdims=True), output
+
+
+def _joined(one: Sums, other: Sums) -> Sums:
+    """Return the sums over two blocks together."""
+    largest = jnp.maximum(one[0], other[0])
+    first, second = jnp.exp(one[0] - largest), jnp.exp(other[0] - largest)
+    kind = one[2].dtype
+    return (
+        largest,
+        one[1] * first + other[1] * second,
+        one[2] * first.astype(kind) + other[2] * second.astype(kind),
+    )

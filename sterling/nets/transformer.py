@@ -22,13 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
-from sterling.nets.key_value_cache import (
-    EMPTY_POSITION,
-    MASKED_SCORE,
-    Cache,
-    attend_to_cache,
-    write_tokens,
-)
+from sterling.nets.key_value_cache import MASKED_SCORE, Cache, attend_to_cache, write_tokens
 from sterling.nets.mlp import Linear, Norm, split_flat
 from sterling.types import Mistake
 
@@ -196,33 +190,23 @@ class Transformer(eqx.Module):
         self,
         x: Float[Array, "batch new width"],
         cache: Cache,
-        place: Int[Array, ""] | int,
-        mask: Bool[Array, "batch new"] | None = None,
-        at: Int[Array, "batch new"] | None = None,
+        begin: Int[Array, "batch"],
     ) -> tuple[Float[Array, "batch new width"], Cache]:
         """Return the outputs of the next tokens, one or several, and the cache with them in it.
 
-        They are written from slot ``place`` on, and attend to the tokens in ``cache`` and to one
-        another. Their positions ``at`` default to their slots: rows of a batch may be at different
-        positions, and slots whose tokens are no longer needed may be used again. The outputs equal
-        those of :meth:`__call__`, in however many steps a sequence is given.
+        Each row's tokens are those from its own position ``begin`` on. They attend to the row's
+        tokens before them, and to one another; what the cache holds of later positions is not seen.
+        The outputs equal those of :meth:`__call__`, in however many steps a sequence is given.
         """
-        batch, new, _ = x.shape
-        places = place + jnp.arange(new, dtype=jnp.int32)
-        at = jnp.broadcast_to(places[None], (batch, new)) if at is None else at
-        fresh = at if mask is None else jnp.where(mask, at, EMPTY_POSITION)
-        position = jax.lax.dynamic_update_slice(cache.position, fresh, (0, place))
-        attended = position[:, None]
-        itself = places[:, None] == jnp.arange(position.shape[1], dtype=jnp.int32)[None]
-        allowed = ((attended >= 0) & (attended <= at[..., None])) | itself[None]
+        at = begin[:, None] + jnp.arange(x.shape[1], dtype=jnp.int32)[None]
         x, written, turn = self._placed(x, at), [], rotations(at, self.form.rates)
         for block, *old in zip(self.layers, cache.keys, cache.values, strict=True):
             queries, keys, values = self._split(block, x, turn)
-            layer = write_tokens((old[0], old[1]), keys, values, place)
-            x = self._finish(block, x, attend_to_cache(queries, layer, allowed))
+            layer = write_tokens((old[0], old[1]), keys, values, begin)
+            x = self._finish(block, x, attend_to_cache(queries, layer, at))
             written.append(layer)
         first, second = zip(*written, strict=True)
-        return self.norm(x), Cache(first, second, position)
+        return self.norm(x), Cache(first, second, self.form.key_heads)
 
     def _placed(
         self, x: Float[Array, "batch time width"], at: Int[Array, "#batch time"]

@@ -14,9 +14,7 @@ from sterling.algorithms.language import dpo
 from sterling.algorithms.language.preference_pairs import Pairs
 from sterling.experience.language.answer_pairs import PairSource, PreferencePair
 from sterling.language.models.causal_lm import LanguageModel, qwen3_form
-from sterling.language.models.generation import Prompts
 from sterling.language.models.sequence_packing import TokenRows
-from sterling.language.models.token_sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Mistake, Spec
@@ -295,16 +293,6 @@ def test_ipo_per_token_gain_is_the_mean_over_answer_tokens():
     )[0]
     np.testing.assert_allclose(other, found, rtol=1e-5)
     assert lost(summed, record())[0] != lost(mean, record())[0]
-
-
-def test_dpo_act_generates_answers_greedily_unless_exploring():
-    ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
-    lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
-    number = jnp.zeros(1, jnp.int32)
-    asked = Prompts(ids, lengths, total, number, Sampling.for_rows(1, 1.0), 4, 1, TOKENS.stops)
-    first, _ = dpo.act(moved("dpo"), asked, KEY, False)
-    again, _ = dpo.act(moved("dpo"), asked, jax.random.key(9), False)
-    np.testing.assert_array_equal(first.ids, again.ids)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from gymnasium import spaces
 from sterling.algorithms.language import reward_model
 from sterling.experience.language.answer_pairs import PairSource, PreferencePair
 from sterling.language.models.causal_lm import LanguageModel, qwen3_form
-from sterling.language.models.generation import Prompts
-from sterling.language.models.token_sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Mistake, Spec
@@ -163,18 +161,6 @@ def test_reward_model_recovers_the_true_reward_differences_of_unseen_answers():
     expected = [worth(question, one) - worth(question, other) for question, one, other in asked]
     assert np.corrcoef(expected, chosen - rejected)[0, 1] > 0.95
     np.testing.assert_allclose(np.polyfit(expected, chosen - rejected, 1)[0], 1.0, atol=0.2)
-
-
-@pytest.mark.slow
-def test_reward_model_act_answers_with_its_own_language_model():
-    ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
-    lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
-    number = jnp.zeros(1, jnp.int32)
-    asked = Prompts(ids, lengths, total, number, Sampling.for_rows(1, 1.0), 4, 1, TOKENS.stops)
-    state = new()
-    answers, _ = jax.jit(reward_model.act, static_argnums=3)(state, asked, KEY, False)
-    likeliest = jax.jit(lambda ids: jnp.argmax(state.model(ids)[0, -1]))(ids)
-    assert answers.ids[0, 0] == likeliest
 
 
 def test_reward_model_refuses_an_environment_without_text():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from collected import batches as batches_of
 from collected import collect, tell
+from scripted_agent import ScriptedAgent
 
 from sterling.experience.language.conversation_rollout import (
     Conversation,
@@ -33,8 +34,8 @@ from sterling.experience.offline.recorded_batches import (
     SolvedGroups,
 )
 from sterling.language import worlds
+from sterling.language.engine.ask import Said
 from sterling.language.engine.transcript import Transcript
-from sterling.language.models.generation import Answers
 from sterling.language.scene import BaseScene, Message, check_verdicts
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch, play_scenes
 from sterling.language.task import Verdict
@@ -53,26 +54,16 @@ def fixed_keys():
     return jax.random.split(jax.random.key(0), 1)
 
 
-class Speaker:
+class Speaker(ScriptedAgent):
     """Says its words one after another, whoever asks; without an end token where it is told so."""
 
     def __init__(self, *words, seeds=1, stops=True):
         self.words, self.said, self.seeds, self.stops = words, 0, seeds, stops
 
-    def act(self, obs, keys, explore):
-        seeds, rows = obs.lengths.shape
-        ids = np.zeros((seeds, rows, obs.limit), np.int32)
-        length = np.zeros((seeds, rows), np.int32)
-        for seed in range(seeds):
-            for row in range(int(obs.total[seed])):
-                word = self.words[self.said % len(self.words)]
-                self.said += 1
-                tokens = TOKENIZER.encode(word) + [TOKENIZER.end] * self.stops
-                ids[seed, row, : len(tokens)] = tokens
-                length[seed, row] = len(tokens)
-        log_prob = -np.ones(ids.shape, np.float32)
-        parts = (ids, log_prob, length, np.full((seeds, rows), self.stops))
-        return Answers(*map(jnp.asarray, parts)), {}
+    def answer(self, ask, seed, row):
+        word = self.words[self.said % len(self.words)]
+        self.said += 1
+        return TOKENIZER.encode(word) + [TOKENIZER.end] * self.stops
 
 
 class Odd(BaseScene):
@@ -180,7 +171,7 @@ def test_conversation_thought_opened_by_the_chat_template_is_no_answer(tmp_path,
     talk = SceneBatch([scene], ChatSettings(tokenizer, 64, 200))
     (line,) = talk.waiting()
     ids = tokenizer.encode(text.format(f"\\boxed{{{scene.task.answer}}}"))
-    talk.add_answer(line, ids, [0.0] * len(ids), False)
+    talk.add_answer(line, Said(ids, [0.0] * len(ids), False))
     assert [each.reason for each in talk.finish()[0].verdicts] == [reason]
     assert line.ids[-len(ids) :] == ids
 
@@ -194,7 +185,7 @@ def test_made_demonstrations_close_a_thought_opened_by_the_template(tmp_path, na
 def test_conversation_question_mentioning_think_tags_opens_no_thought():
     talk = SceneBatch([Odd("<think>")], ChatSettings(Tokenizer.characters(), 8, 64))
     (line,) = talk.waiting()
-    talk.add_answer(line, talk.settings.tokenizer.encode("a"), [0.0], False)
+    talk.add_answer(line, Said(talk.settings.tokenizer.encode("a"), [0.0], False))
     assert line.reward == 0.0  # not told yet
     assert talk.finish()[0].reward == 1.0
 
@@ -462,7 +453,7 @@ def test_resampling_for_another_seed_is_not_recorded_in_the_curriculum():
     needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
     host = ConversationHost(OddWorld("plain"), VOICE, needs, (0,))
     many = Conversation.create(host, 2, "learnable")
-    drawn, _ = collect(many, Speaker(*words), jax.random.split(jax.random.key(0), 2))
+    drawn, _ = collect(many, Speaker(*words, seeds=2), jax.random.split(jax.random.key(0), 2))
     assert drawn.curriculum.count[:, 0].tolist() == [2, 4]
     assert drawn.tally.episodes.tolist() == [2, 4]
 

@@ -3,13 +3,12 @@
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from collected import collect
+from scripted_agent import ScriptedAgent
 
 import sterling
 from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
@@ -18,7 +17,6 @@ from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline.batch_files import write_batch
 from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups
 from sterling.language import worlds
-from sterling.language.models.generation import Answers
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import BaseScene, Message, context_count
 from sterling.language.scene_dialogue import ChatSettings, play_scenes
@@ -32,24 +30,18 @@ TOKENIZER = Tokenizer.characters("0123456789,")
 VOICE = ChatSettings(TOKENIZER, limit=2, context=16, temperature=0.5)
 
 
-class Speaker:
+class Speaker(ScriptedAgent):
     """Answers with the larger digit of the prompt, and keeps the prompts; it has had 3 updates."""
 
-    state = SimpleNamespace(updates=np.array([3], np.int32))
+    version = 3
 
     def __init__(self):
         self.prompts = []
 
-    def act(self, obs, keys, explore):
-        ids = np.zeros((1, obs.lengths.shape[1], obs.limit), np.int32)
-        for row in range(int(obs.total[0])):
-            prompt = np.asarray(obs.ids)[0, row, : int(obs.lengths[0, row])].tolist()
-            self.prompts.append(prompt)
-            digit = max(each for each in TOKENIZER.decode(prompt) if each.isdigit())
-            ids[0, row] = [*TOKENIZER.encode(digit), TOKENIZER.end]
-        length = np.full(ids.shape[:2], 2, np.int32)
-        parts = (ids, -np.ones(ids.shape, np.float32), length, np.ones(ids.shape[:2], bool))
-        return Answers(*map(jnp.asarray, parts)), {}
+    def answer(self, ask, seed, row):
+        self.prompts.append(list(ask.ids))
+        digit = max(each for each in TOKENIZER.decode(ask.ids) if each.isdigit())
+        return [*TOKENIZER.encode(digit), TOKENIZER.end]
 
 
 class Endless(BaseScene):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scripted_agent import ScriptedAgent
 
 import sterling
 from sterling.experience.language.conversation_host import ConversationHost
@@ -20,7 +21,7 @@ from sterling.experience.offline.recorded_batches import (
     RecordedBatches,
     SolvedGroups,
 )
-from sterling.language.models.generation import Answers
+from sterling.language.engine.ask import Said
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch
@@ -68,7 +69,7 @@ def played(rule, words=WORDS, fresh_context=False):
     while waiting := batch.waiting():
         for line in waiting:
             ids = [*TOKENIZER.encode(words[line.scene][line.turns]), TOKENIZER.end]
-            batch.add_answer(line, ids, [-1.0] * len(ids), True)
+            batch.add_answer(line, Said(ids, [-1.0] * len(ids), True))
     return GroupedLines(batch.finish(), [0, 0, 1, 1][: len(words)])
 
 
@@ -119,19 +120,14 @@ def test_file_has_an_array_of_every_turn_for_each_name(tmp_path):
     assert "extras.named" not in found
 
 
-class Speaker:
+class Speaker(ScriptedAgent):
     """Answers whatever is asked with the next of its words."""
 
     def __init__(self, *words):
         self.words = list(words)
 
-    def act(self, obs, keys, explore):
-        ids = np.zeros((1, obs.lengths.shape[1], 6), np.int32)
-        length = np.zeros(ids.shape[:2], np.int32)
-        for row in range(int(obs.total[0])):
-            tokens = [*TOKENIZER.encode(self.words.pop(0)), TOKENIZER.end]
-            ids[0, row, : len(tokens)], length[0, row] = tokens, len(tokens)
-        return Answers(ids, -np.ones(ids.shape, np.float32), length, length > 0), {}
+    def answer(self, ask, seed, row):
+        return [*TOKENIZER.encode(self.words.pop(0)), TOKENIZER.end]
 
 
 def test_stored_batches_that_waited_have_their_own_named_rewards(tmp_path):

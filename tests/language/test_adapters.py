@@ -17,6 +17,7 @@ from sterling.language import tasks, worlds
 from sterling.language.adapters import math_answers, reasoning_gym_tasks
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.adapters.math_answers import compare_answers
+from sterling.language.engine.ask import Said
 from sterling.language.jsonl_records import read_records
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import NO_ANSWER, RIGHT, WRONG, Family, Task, Verdict
@@ -370,7 +371,7 @@ def test_failing_user_verifier_fails_the_scene_instead_of_a_reward(tmp_path, wor
         scenes, ChatSettings(tokenizer := Tokenizer.characters(), limit=9, context=400)
     )
     for line, said in zip(talk.waiting(), ("half", "raise"), strict=True):
-        talk.add_answer(line, [*tokenizer.encode(said), tokenizer.end], [0.0] * 9, True)
+        talk.add_answer(line, Said([*tokenizer.encode(said), tokenizer.end], [0.0] * 9, True))
     good, bad = talk.finish()
     assert (good.failed, bad.verdicts) == ("", ())
     assert bad.failed == "verifier raised: ZeroDivisionError: division by zero"

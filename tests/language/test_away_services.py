@@ -12,6 +12,7 @@ import sterling
 from sterling.language import away_services
 from sterling.language.adapters.answer_worker import WorkerFault
 from sterling.language.adapters.user_tasks import UserTasks
+from sterling.language.engine.ask import Said
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import Task, Verdict
 from sterling.language.tasks import find_family
@@ -170,7 +171,7 @@ def ask_the_shop(world):
     batch = SceneBatch([scene], ChatSettings(tokenizer, limit=64, context=400, patience=5.0))
     (line,) = batch.waiting()
     ids = tokenizer.encode("<price>tea</price>")
-    batch.add_answer(line, ids, [0.0] * len(ids), False)
+    batch.add_answer(line, Said(ids, [0.0] * len(ids), False))
     return scene, batch.finish()[0]
 
 

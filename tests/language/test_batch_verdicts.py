@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
+from scripted_agent import ScriptedAgent
 
 from sterling.checking import check_tasks
 from sterling.language import away_services
 from sterling.language.adapters.user_tasks import UserTasks
-from sterling.language.models.generation import Answers
+from sterling.language.engine.ask import Said
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate, play_scenes
 from sterling.language.task_names import names_tasks
 from sterling.language.tasks import find_family
@@ -108,7 +107,7 @@ def played(scenes, said):
     while waiting := batch.waiting():
         for line in waiting:
             ids = [*TOKENIZER.encode(said[line.scene][line.turns]), TOKENIZER.end]
-            batch.add_answer(line, ids, [0.0] * len(ids), True)
+            batch.add_answer(line, Said(ids, [0.0] * len(ids), True))
     return batch.finish()
 
 
@@ -212,17 +211,13 @@ def test_file_with_both_verifiers_uses_each_where_it_belongs(both, tmp_path):
         UserTasks(tmp_path / "none.py")
 
 
-class Speaker:
-    """Answers every prompt of every seed with a word as long as the row's number."""
+class Speaker(ScriptedAgent):
+    """Answers every prompt of each of two seeds with a word as long as the row's number."""
 
-    def act(self, obs, keys, explore):
-        seeds, rows = obs.lengths.shape
-        ids = np.full((seeds, rows, obs.limit), TOKENIZER.encode("x")[0], np.int32)
-        length = np.broadcast_to(np.arange(1, rows + 1, dtype=np.int32), (seeds, rows))
-        shape = jnp.zeros(ids.shape, jnp.float32)
-        return Answers(
-            jnp.asarray(ids), shape, jnp.asarray(length), jnp.zeros((seeds, rows), bool)
-        ), {}
+    seeds, stops = 2, False
+
+    def answer(self, ask, seed, row):
+        return TOKENIZER.encode("x") * (row + 1)
 
 
 def test_judge_in_trl_form_gets_the_batch_of_each_seed(tmp_path, monkeypatch):

@@ -6,12 +6,11 @@ import time
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from scripted_agent import ScriptedAgent
 
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
-from sterling.language.models.generation import Answers
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings, play_scenes
 from sterling.language.tokenizer import Tokenizer
@@ -31,19 +30,16 @@ def fixed_keys():
     return jax.random.split(jax.random.key(0), 1)
 
 
-class Poor:
-    """Says the first ``limit`` tokens of one text, and never ends."""
+class Poor(ScriptedAgent):
+    """Says the first tokens of one text, as many as it may, and never ends."""
+
+    stops = False
 
     def __init__(self, text):
         self.text = text
 
-    def act(self, obs, keys, explore):
-        rows = obs.lengths.shape[1]
-        said = TOKENIZER.encode(self.text)[: obs.limit]
-        ids = np.tile(np.array(said, np.int32), (1, rows, 1))
-        shape = (1, rows)
-        length, stopped = np.full(shape, len(said), np.int32), np.zeros(shape, bool)
-        return Answers(*map(jnp.asarray, (ids, -np.ones(ids.shape), length, stopped))), {}
+    def answer(self, ask, seed, row):
+        return TOKENIZER.encode(self.text)[: ask.limit]
 
 
 def room(name, limit, level=0):

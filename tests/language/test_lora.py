@@ -115,8 +115,9 @@ def test_without_adapters_everything_is_learned(model):
 
 def test_cached_decoding_applies_lora_adapters(adapted):
     cache = adapted.stack.empty(2, 12)
-    logits, _ = jax.jit(lambda ids, cache: adapted.next_tokens(ids, cache, 0))(IDS, cache)
-    assert far(logits, logits_of(adapted)[:, -1]) < 1e-5
+    begin = jnp.zeros(2, jnp.int32)
+    hidden, _ = jax.jit(lambda ids, cache: adapted.feed(ids, cache, begin))(IDS, cache)
+    assert far(adapted.scores(hidden), logits_of(adapted)) < 1e-5
 
 
 def test_adapters_are_float32_beside_half_precision(model):

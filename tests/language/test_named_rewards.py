@@ -10,6 +10,7 @@ import sterling
 from sterling.experience.language.answer_tally import AnswerTally
 from sterling.experience.language.conversation_host import ConversationHost
 from sterling.language.adapters.user_tasks import UserTasks
+from sterling.language.engine.ask import Said
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule, read_rewards
 from sterling.language.scene import BaseScene, Message
@@ -141,7 +142,9 @@ def played(rule):
     voice = ChatSettings(TOKENIZER, limit=4, context=200, rule=RewardRule(rule))
     batch = SceneBatch([Twice()], voice)
     while waiting := batch.waiting():
-        batch.add_answer(waiting[0], [*TOKENIZER.encode("a"), TOKENIZER.end], [0.0, 0.0], True)
+        batch.add_answer(
+            waiting[0], Said([*TOKENIZER.encode("a"), TOKENIZER.end], [0.0, 0.0], True)
+        )
     (line,) = batch.finish()
     return line
 

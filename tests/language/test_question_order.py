@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scripted_agent import ScriptedAgent
 
 import sterling
 from sterling.evaluation.language import solve_rates
@@ -15,7 +16,6 @@ from sterling.experience.language.conversation_rollout import Conversation, Conv
 from sterling.experience.language.imitated_texts import make_demonstrations
 from sterling.experience.offline.batch_files import read_batch
 from sterling.language import question_order, worlds
-from sterling.language.models.generation import Answers
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import HeldOutSplit
@@ -42,19 +42,16 @@ def question(scene):
     return scene.turn.messages[-1].content
 
 
-class Half:
-    """Says nothing but an end; the last seed knows every other answer."""
+class Half(ScriptedAgent):
+    """Says nothing but an end; the last of its seeds knows every other answer."""
 
-    def act(self, obs, keys, explore):
-        ids = np.full((*obs.lengths.shape, obs.limit), LETTERS.end, np.int32)
-        for row, prompt in enumerate(np.asarray(obs.ids[-1])[: int(obs.total[-1])]):
-            known = row % 2 and LETTERS.decode(prompt.tolist()).rpartition("+1=")[0][-1:]
-            ids[-1, row, : 2 if known else 1] = [
-                *LETTERS.encode(str(int(known) + 1) if known else ""),
-                LETTERS.end,
-            ]
-        many = jnp.asarray((ids != LETTERS.end).sum(2) + 1, jnp.int32)
-        return Answers(jnp.asarray(ids), -jnp.ones(ids.shape), many, many > 0), {}
+    def __init__(self, seeds=1):
+        self.seeds = seeds
+
+    def answer(self, ask, seed, row):
+        known = row % 2 and seed == self.seeds - 1
+        asked = LETTERS.decode(ask.ids).rpartition("+1=")[0][-1:]
+        return [*LETTERS.encode(str(int(asked) + 1) if known else ""), LETTERS.end]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 64, 1000])
@@ -125,7 +122,7 @@ def test_conversation_rollout_cycles_through_a_question_file(file):
         source, batches = Conversation.create(host, own.size), []
         for turn in range(7):
             keys = jax.vmap(lambda n, at: jax.random.fold_in(jax.random.key(at), n), (0, None))
-            source, draws = source.collect(Half(), keys(own, turn))
+            source, draws = source.collect(Half(own.size), keys(own, turn))
             obs = np.asarray(draws.record.obs)[-1]
             batches += [LETTERS.decode(row)[: len("0+1=")] for row in obs.tolist()]
         said.append([batches[at] for at in range(0, len(batches), 2)])  # a group asks the same

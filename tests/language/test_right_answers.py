@@ -11,6 +11,7 @@ from sterling.evaluation.language.sampled_answers import Candidate, is_solved
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline.batch_files import read_batch, write_batch
 from sterling.experience.offline.recorded_batches import SolvedGroups
+from sterling.language.engine.ask import Said
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule, RightRule
 from sterling.language.scene import BaseScene, Message
@@ -75,7 +76,7 @@ def played(scenes, words, voice=VOICE):
     while waiting := batch.waiting():
         for line in waiting:
             ids = [*TOKENIZER.encode(next(said)), TOKENIZER.end]
-            batch.add_answer(line, ids, [0.0] * len(ids), True)
+            batch.add_answer(line, Said(ids, [0.0] * len(ids), True))
     return batch.finish()
 
 

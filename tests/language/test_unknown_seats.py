@@ -3,6 +3,7 @@
 import pytest
 
 from sterling.experience.language.conversation_host import ConversationHost
+from sterling.language.engine.ask import Said
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate
@@ -62,6 +63,6 @@ def test_training_and_demonstrations_refuse_a_seat_that_the_world_lacks():
 def test_scene_without_verdicts_on_the_asked_seat_fails_with_the_reason():
     batch = SceneBatch([Duet(0, 1)], VOICE)
     (line,) = batch.waiting()
-    batch.add_answer(line, [*TOKENIZER.encode("a"), TOKENIZER.end], [0.0, 0.0], True)
+    batch.add_answer(line, Said([*TOKENIZER.encode("a"), TOKENIZER.end], [0.0, 0.0], True))
     assert batch.waiting() == []
     assert {each.failed for each in batch.finish()} == {"there are no verdicts on seat 1"}

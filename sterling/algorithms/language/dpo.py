@@ -44,7 +44,6 @@ from sterling.algorithms.language.preference_pairs import Pairs
 from sterling.equations import preference_losses
 from sterling.field_types import Count, Finite, Limit, NotNegative, Share, Whole
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.generation import Answers, Prompts, generate
 from sterling.language.models.sequence_packing import TokenRows
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Comparisons, Mistake, Record, Signals, Spec, config
@@ -120,13 +119,6 @@ def begin(model: LanguageModel, config: Config) -> State:
     needs(config)  # checks it
     reference = jax.tree.map(jnp.copy, model) if config.loss in WITH_REFERENCE else None
     return State(model, reference, new_optimiser(model), jnp.zeros((), jnp.int32), config)
-
-
-def act(
-    state: State, obs: Prompts, key: Key[Array, ""], explore: bool
-) -> tuple[Answers, dict[str, Array]]:
-    """Answer prompts by sampling, or without ``explore`` by the likeliest token each time."""
-    return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:

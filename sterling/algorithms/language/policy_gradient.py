@@ -43,7 +43,6 @@ from sterling.equations.ratio_clipping import CLIP_RULES, surrogate_loss
 from sterling.equations.token_averages import AGGREGATIONS, token_weights, weighted_sum
 from sterling.field_types import Count, Limit, NotNegative, Number, Part, Positive, Share, Whole
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.generation import Answers, Prompts, generate
 from sterling.language.models.sequence_packing import TokenRows
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Generations, Mistake, Record, Signals, Spec, config
@@ -158,13 +157,6 @@ def begin(model: LanguageModel, config: Config) -> State:
     reference = None if config.kl == "none" else model
     optimiser, updates = gradient_accumulation.new_optimiser(model), jnp.zeros((), jnp.int32)
     return State(model, reference, critic, optimiser, updates, config)
-
-
-def act(
-    state: State, obs: Prompts, key: Key[Array, ""], explore: bool
-) -> tuple[Answers, dict[str, Array]]:
-    """Answer prompts by sampling, or without ``explore`` by the likeliest token each time."""
-    return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:

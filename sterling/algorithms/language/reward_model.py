@@ -31,7 +31,6 @@ from sterling.algorithms.language.preference_pairs import Pairs
 from sterling.equations.preference_losses import bradley_terry
 from sterling.field_types import Count, Limit, NotNegative, Whole
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.generation import Answers, Prompts, generate
 from sterling.language.models.sequence_packing import TokenRows
 from sterling.types import Comparisons, Record, Signals, Spec, config
 
@@ -76,13 +75,6 @@ def begin(model: LanguageModel, config: Config) -> State:
     """Create a reward model from ``model``, with a head of 0."""
     head = jnp.zeros(model.embedding.shape[1])
     return State(model, head, new_optimiser((model, head)), jnp.zeros((), jnp.int32), config)
-
-
-def act(
-    state: State, obs: Prompts, key: Key[Array, ""], explore: bool
-) -> tuple[Answers, dict[str, Array]]:
-    """Answer prompts by the reward model's body, which is not trained to answer."""
-    return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def score(

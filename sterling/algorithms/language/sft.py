@@ -28,7 +28,6 @@ from sterling.algorithms.language.gradient_accumulation import (
 from sterling.equations.token_averages import token_weights, weighted_sum
 from sterling.field_types import Count, Limit, NotNegative, Whole
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.generation import Answers, Prompts, generate
 from sterling.language.models.sequence_packing import TokenRows
 from sterling.types import Record, Signals, Spec, Texts, config
 
@@ -71,13 +70,6 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 def begin(model: LanguageModel, config: Config) -> State:
     """Create a learner that continues from ``model``."""
     return State(model, new_optimiser(model), jnp.zeros((), jnp.int32), config)
-
-
-def act(
-    state: State, obs: Prompts, key: Key[Array, ""], explore: bool
-) -> tuple[Answers, dict[str, Array]]:
-    """Answer prompts by sampling, or without ``explore`` by the likeliest token each time."""
-    return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:

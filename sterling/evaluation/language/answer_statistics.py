@@ -25,7 +25,7 @@ from sterling.evaluation.language.seed_and_problem_intervals import (
 )
 from sterling.language.engine.transcript import Transcript
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.generation import round_up_length
+from sterling.language.models.length_rounding import round_up_length
 from sterling.statistics import Estimate
 from sterling.training.trained_run import run_return_bounds
 

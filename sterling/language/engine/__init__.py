@@ -1,1 +1,1 @@
-"""How scenes become tokens: what each seat heard and said, in one context or several."""
+"""What a language model is asked, who answers, and what each seat of a scene heard and said."""

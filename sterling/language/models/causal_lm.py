@@ -84,18 +84,15 @@ class LanguageModel(eqx.Module):
         head = self.embedding.T if self.head is None else self.head
         return jnp.dot(hidden, head, preferred_element_type=jnp.float32)
 
-    def next_tokens(
+    def feed(
         self,
         ids: Int[Array, "batch new"],
         cache: Cache,
-        place: Int[Array, ""] | int,
-        mask: Bool[Array, "batch new"] | None = None,
-        at: Int[Array, "batch new"] | None = None,
-    ) -> tuple[Float[Array, "batch vocabulary"], Cache]:
-        """Feed tokens through the cache (see :meth:`Transformer.step`); return the logits that
-        follow the last of them, and the new cache."""
-        hidden, cache = self.stack.step(self.embedding[ids], cache, place, mask, at)
-        return self.scores(hidden[:, -1]), cache
+        begin: Int[Array, "batch"],
+    ) -> tuple[Float[Array, "batch new width"], Cache]:
+        """Feed tokens, of each row those from position ``begin`` on, through the cache (see
+        :meth:`Transformer.step`); return the last layer's output, and the new cache."""
+        return self.stack.step(self.embedding[ids], cache, begin)
 
     def log_prob(
         self,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling.algorithms.language import reward_model
-from sterling.language.models.generation import round_up_length
+from sterling.language.models.length_rounding import round_up_length
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import reward_model_world
 from sterling.training.config.stored_settings import read_settings
