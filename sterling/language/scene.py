@@ -9,12 +9,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 from sterling.language.batch_verdicts import DueVerdict
-from sterling.language.task import Family, Task, Verdict, batch_judge
+from sterling.language.task import Family, Task, Verdict, batch_judge, judges_elsewhere
 from sterling.language.time_limits import time_limit
 from sterling.system.shown_values import short_text, shown_value
 from sterling.types import Mistake
@@ -72,12 +73,22 @@ class TextWorld(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
+class DueCall:
+    """A function that a scene waits for, and what it does with the result."""
+
+    function: Callable[[], Any]
+    then: Callable[[Any], None]
+    limited: bool  # whether a scene's time limit holds for it; else it has one of its own
+
+
 class BaseScene(abc.ABC):
     """Base of scenes: keeps turns and verdicts. A scene adds ``hear(seat, text)``, which judges an
     answer, and then either asks the next seat or leaves ``turn`` None."""
 
-    in_batch = False  # whether who plays the scene gives it the verdicts that are due
+    in_batch = False  # whether who plays the scene makes the calls and gives the verdicts due
     due_verdict: DueVerdict | None = None
+    due_call: DueCall | None = None
 
     def __init__(self, seats: int = 1):
         self.turn: Turn | None = None
@@ -108,14 +119,30 @@ class BaseScene(abc.ABC):
         )
 
     def verify(self, family: Family, task: Task, seat: int, text: str) -> None:
-        """Have a family judge a seat's latest answer: at once, or, if it judges in batches and the
-        scene is one of a batch, together with the others'. Then :meth:`take_verdict` is called; do
-        nothing else in the turn."""
+        """Have a family judge a seat's latest answer. If the scene is one of a batch, a family that
+        judges in batches does so together with the others', and one that judges in other processes
+        beside them. Then :meth:`take_verdict` is called; do nothing else in the turn."""
         judge = batch_judge(family, task) if self.in_batch else None
-        if judge is None:
-            self.take_verdict(seat, family.verify(task, text))
-        else:
+        take, verify = partial(self.take_verdict, seat), partial(family.verify, task, text)
+        if judge is not None:
             self.due_verdict = DueVerdict(judge, task, text, seat)
+        elif judges_elsewhere(family, task):
+            self._call(DueCall(verify, take, limited=False))
+        else:
+            take(verify())
+
+    def call(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Call a function that may take long, such as a tool; then ``then(result)``, which judges
+        or asks. Do nothing else in the turn. If the scene is one of a batch, the function runs in a
+        thread of its own, beside those of other scenes and for at most a scene's time limit, and
+        ``then`` where the scene is played."""
+        self._call(DueCall(function, then, limited=True))
+
+    def _call(self, due: DueCall) -> None:
+        if self.in_batch:
+            self.due_call = due
+        else:
+            due.then(due.function())
 
     def give_verdict(self, verdict: Verdict) -> None:
         """Give the verdict that is due."""

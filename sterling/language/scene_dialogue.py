@@ -10,29 +10,31 @@ marked as failed, and the reasons are counted.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import jax
-import numpy as np
-from jaxtyping import Array, Key
-
 from sterling.language.batch_verdicts import judge_together
-from sterling.language.engine.agent_samplers import TextAgent, seed_samplers
-from sterling.language.engine.ask import Ask, Said, chance_of
+from sterling.language.engine.ask import Said
 from sterling.language.engine.local_sampler import worker_slots
 from sterling.language.engine.slots import SlotShapes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.models.length_rounding import round_up_length
 from sterling.language.named_rewards import RewardRule, RightRule
-from sterling.language.scene import Message, Scene, check_seat, check_verdicts, error_line
+from sterling.language.scene import (
+    DueCall,
+    Message,
+    Scene,
+    check_seat,
+    check_verdicts,
+    error_line,
+)
 from sterling.language.task import Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
+from sterling.language.tools.thread_bound_calls import WrongThread
 
 UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
 
@@ -68,6 +70,8 @@ class SceneBatch:
         self.settings = settings
         self.scenes = list(scenes)  # a text instead of a scene: why it could not begin
         self.transcripts: dict[tuple[int, int], Transcript] = {}
+        self.waited_for: set[int] = set()  # scenes that wait for an answer or a call
+        self._ready = set(range(len(self.scenes)))  # scenes that have gone on since `advance`
         for number, scene in enumerate(self.scenes):
             if isinstance(scene, str):
                 self.transcripts[number, 0] = Transcript(number, 0, failed=scene)
@@ -75,11 +79,35 @@ class SceneBatch:
                 scene.in_batch = True
 
     def waiting(self) -> list[Transcript]:
-        """Return the transcripts whose seat is to speak, after appending what was said to it. If
-        there are none, scenes that wait for their verdicts get them, and may go on."""
-        while not (found := self._speaking()) and self._give_verdicts():
-            pass
+        """Return the transcripts whose seat is to speak, after making the calls that scenes wait
+        for, one after another."""
+        found, calls = self.advance()
+        while calls:
+            for number, call in calls:
+                self.take_result(number, call, call.function)
+            more, calls = self.advance()
+            found += more
         return found
+
+    def advance(self) -> tuple[list[Transcript], list[tuple[int, DueCall]]]:
+        """Return the transcripts whose seat is to speak, after appending what was said to it, and
+        the calls that scenes wait for: of the scenes that have gone on since the last time. If all
+        have waited, those that wait for verdicts of a batch get them, and may go on."""
+        while True:
+            speaking: list[Transcript] = []
+            calls: list[tuple[int, DueCall]] = []
+            ready, self._ready = sorted(self._ready), set()
+            for number in ready:
+                scene: Any = self.scenes[number]
+                call = getattr(scene, "due_call", None)
+                if call is not None and not self._given_up(number):
+                    scene.due_call = None
+                    calls.append((number, call))
+                elif (transcript := self._speaking(number)) is not None:
+                    speaking.append(transcript)
+            self.waited_for |= {each.scene for each in speaking} | {number for number, _ in calls}
+            if self.waited_for or not self._give_verdicts():
+                return speaking, calls
 
     def _give_verdicts(self) -> bool:
         """Give the scenes the verdicts that they wait for; return whether any did."""
@@ -96,32 +124,32 @@ class SceneBatch:
             self._react(number, partial(scene.give_verdict, verdict))
         return bool(due)
 
-    def _speaking(self) -> list[Transcript]:
-        found = []
-        for number, scene in enumerate(self.scenes):
-            if isinstance(scene, str) or scene.turn is None or self._given_up(number):
-                continue
-            place = (number, scene.turn.seat)
-            transcript = self.transcripts.setdefault(place, Transcript(*place))
-            if scene.turn.seat not in range(len(scene.verdicts)):
-                self._give_up(number, f"there are no verdicts on seat {scene.turn.seat!r}")
-                continue
-            opens = not transcript.turns or getattr(scene.turn, "fresh_context", False)
-            tokens = self._tokens(transcript, scene.turn.messages, opens)
-            before = 0 if opens else len(transcript.context)
-            if before + len(tokens) + self.settings.limit > self.settings.context:
-                transcript.cut = transcript.full = True
-                if not transcript.turns:
-                    transcript.failed = "its opening is longer than the context"
-                continue
-            if opens and transcript.turns:
-                transcript.begin_context()
-                if len(transcript.starts) > self.settings.contexts:
-                    self._give_up(number, "it began more contexts than its world has")
-                    continue
-            transcript.hear(tokens)
-            found.append(transcript)
-        return found
+    def _speaking(self, number: int) -> Transcript | None:
+        """Return the transcript whose seat is to speak, after appending what was said to it; None
+        if the scene is over, or waits for its verdict."""
+        scene = self.scenes[number]
+        if isinstance(scene, str) or scene.turn is None or self._given_up(number):
+            return None
+        place = (number, scene.turn.seat)
+        transcript = self.transcripts.setdefault(place, Transcript(*place))
+        if scene.turn.seat not in range(len(scene.verdicts)):
+            self._give_up(number, f"there are no verdicts on seat {scene.turn.seat!r}")
+            return None
+        opens = not transcript.turns or getattr(scene.turn, "fresh_context", False)
+        tokens = self._tokens(transcript, scene.turn.messages, opens)
+        before = 0 if opens else len(transcript.context)
+        if before + len(tokens) + self.settings.limit > self.settings.context:
+            transcript.cut = transcript.full = True
+            if not transcript.turns:
+                transcript.failed = "its opening is longer than the context"
+            return None
+        if opens and transcript.turns:
+            transcript.begin_context()
+            if len(transcript.starts) > self.settings.contexts:
+                self._give_up(number, "it began more contexts than its world has")
+                return None
+        transcript.hear(tokens)
+        return transcript
 
     def add_answer(self, transcript: Transcript, said: Said) -> None:
         """Append an answer to the transcript, and pass it to the scene."""
@@ -135,9 +163,24 @@ class SceneBatch:
         text = "<think>" * tokenizer.starts_in_thought + text
         self._react(transcript.scene, partial(scene.say, text))
 
+    def take_result(self, number: int, call: DueCall, result: Callable[[], Any]) -> None:
+        """Pass what a call of a scene returned to the scene; ``result`` returns it, or raises what
+        the call raised."""
+
+        def react() -> None:
+            try:
+                found = result()
+            except WrongThread:
+                found = call.function()
+            call.then(found)
+
+        self._react(number, react)
+
     def _react(self, number: int, react: Callable[[], None]) -> None:
-        """Have a scene react to an answer or a verdict, and check its verdicts."""
+        """Have a scene react to an answer, a verdict or a call, and check its verdicts."""
         scene: Any = self.scenes[number]
+        self.waited_for.discard(number)
+        self._ready.add(number)
         try:
             with time_limit(self.settings.patience):
                 react()
@@ -201,44 +244,6 @@ class SceneBatch:
     def _give_up(self, number: int, why: str) -> None:
         for transcript in self._of_scene(number):
             transcript.failed = why
-
-
-def play_scenes(
-    agent: TextAgent,
-    scenes: Sequence[Sequence[Scene | str]],
-    settings: ChatSettings,
-    keys: Key[Array, "seed"],
-    *,
-    explore: bool = True,
-) -> list[list[Transcript]]:
-    """Play the scenes of every seed to their ends, and return their transcripts.
-
-    Without ``explore`` the model always says the likeliest token.
-    """
-    batches = [SceneBatch(each, settings) for each in scenes]
-    shapes = settings.slot_shapes(max(map(len, scenes)))
-    data = np.asarray(jax.random.key_data(keys))
-    with contextlib.ExitStack() as stack:
-        samplers = seed_samplers(agent, shapes)
-        for sampler in samplers:
-            stack.callback(sampler.close)
-        while any(waiting := [batch.waiting() for batch in batches]):
-            asked = [
-                sampler.ask([_ask(each, settings, key, explore=explore) for each in own])
-                for sampler, own, key in zip(samplers, waiting, data, strict=True)
-            ]
-            for batch, own, futures in zip(batches, waiting, asked, strict=True):
-                for transcript, future in zip(own, futures, strict=True):
-                    batch.add_answer(transcript, future.result())
-    return [batch.finish() for batch in batches]
-
-
-def _ask(transcript: Transcript, settings: ChatSettings, key: np.ndarray, *, explore: bool) -> Ask:
-    """Return what is asked of the model when a seat is to speak."""
-    ids, place = tuple(transcript.context), (transcript.scene, transcript.seat)
-    warmth = settings.temperature if explore else 0.0
-    chance = chance_of(key, place, ids, transcript.turns)
-    return Ask(ids, chance, settings.limit, warmth, settings.top_k, settings.top_p)
 
 
 def demonstrate(

@@ -152,6 +152,13 @@ def batch_judge(family: Family, task: Task) -> BatchJudge | None:
     return own(task) if own else None
 
 
+def judges_elsewhere(family: Family, task: Task) -> bool:
+    """Whether a task is judged outside of this process, so that several verdicts can be waited for
+    at once, in threads: a family tells it by ``judges_elsewhere(task)``."""
+    own = getattr(family, "judges_elsewhere", None)
+    return bool(own and own(task))
+
+
 def task_random(family: str, seed: int, level: int) -> Random:
     """Return the random number generator of one task; it gives the same numbers on every
     machine."""

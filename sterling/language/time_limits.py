@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 
 class TimeIsUp(BaseException):
@@ -36,9 +37,26 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+class Deadline(Protocol):
+    """When code in a thread that is not the main one has to have ended."""
+
+    end: float  # of the monotonic clock
+
+
+_of_thread = threading.local()  # its ``deadline``, if it has one
+
+
+def set_deadline(deadline: Deadline) -> None:
+    """Say which deadline holds in this thread from now on, for the functions below."""
+    _of_thread.deadline = deadline
+
+
 def remaining_time() -> tuple[float, float]:
     """Return what is left of the time limit around this code, for :func:`pause_time_limit`."""
-    return signal.getitimer(signal.ITIMER_REAL)
+    if threading.current_thread() is threading.main_thread():
+        return signal.getitimer(signal.ITIMER_REAL)
+    deadline: Deadline | None = getattr(_of_thread, "deadline", None)
+    return (deadline.end - time.monotonic() if deadline else 0.0), 0.0
 
 
 @contextmanager
@@ -47,10 +65,25 @@ def pause_time_limit(left: tuple[float, float] | None = None) -> Iterator[None]:
     were interrupted, it could not tell which of its answers belongs to which question. The clock
     goes on with the time that was left before, or with ``left`` (:func:`remaining_time`)."""
     if threading.current_thread() is not threading.main_thread():
-        yield
+        with _pause_deadline(left or remaining_time()):
+            yield
         return
     before = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, *(left or before))
+
+
+@contextmanager
+def _pause_deadline(left: tuple[float, float]) -> Iterator[None]:
+    """Let this thread's deadline, if it has one, not pass, and be so far away afterwards."""
+    deadline: Deadline | None = getattr(_of_thread, "deadline", None)
+    if deadline is None:
+        yield
+        return
+    deadline.end = float("inf")
+    try:
+        yield
+    finally:
+        deadline.end = time.monotonic() + left[0]

@@ -35,9 +35,10 @@ from sterling.experience.offline.recorded_batches import (
 )
 from sterling.language import worlds
 from sterling.language.engine.ask import Said
+from sterling.language.engine.play import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import BaseScene, Message, check_verdicts
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, play_scenes
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.config.option_checks import check_language_settings

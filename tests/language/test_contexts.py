@@ -11,8 +11,9 @@ from scripted_agent import ScriptedAgent
 
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
+from sterling.language.engine.play import play_scenes
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import ChatSettings, play_scenes
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.reward_model_world import ScoredWorld
 from sterling.training.config.resolve_settings import resolve_settings

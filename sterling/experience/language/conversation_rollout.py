@@ -25,10 +25,11 @@ from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
+from sterling.language.engine.agent_samplers import TextAgent
+from sterling.language.engine.play import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import begin_scene
-from sterling.language.scene_dialogue import TextAgent, play_scenes
 from sterling.types import Feed, Record, Signals
 
 Group = tuple[int, list[Transcript]]  # the arm of a question, and all answers to it

@@ -116,6 +116,10 @@ class UserTasks:
         """Return itself if the user has a ``verify_batch``."""
         return self if _has(self.made, "verify_batch") else None
 
+    def judges_elsewhere(self, task: Task) -> bool:
+        """Return True: the user's code runs in a process of its own."""
+        return True
+
     def _judge(self, function: str, asked: Asked) -> list[Verdict]:
         def ask(asked: Asked) -> list[Verdict]:
             tasks = [dataclasses.asdict(task) for task, _ in asked]

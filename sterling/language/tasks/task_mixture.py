@@ -11,6 +11,7 @@ from sterling.language.task import (
     Verdict,
     batch_judge,
     check_level,
+    judges_elsewhere,
     task_random,
 )
 from sterling.types import Mistake
@@ -47,6 +48,10 @@ class Mixture:
     def batch_judge(self, task: Task) -> BatchJudge | None:
         """Return what judges a member's answers together with others."""
         return batch_judge(self._member(task), task)
+
+    def judges_elsewhere(self, task: Task) -> bool:
+        """Whether the member judges in other processes."""
+        return judges_elsewhere(self._member(task), task)
 
     def solve(self, task: Task) -> str:
         """Return the member's solution."""

@@ -24,6 +24,7 @@ from sterling.language.away_services import ask_until_answered, away_reason
 from sterling.language.sandbox import Limits, run_python
 from sterling.language.tools.calculator import calculate
 from sterling.language.tools.corpus_search import Corpus
+from sterling.language.tools.thread_bound_calls import refuse_wrong_thread
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.away_errors import Away
@@ -260,6 +261,7 @@ def run_call(call: Call, tools: Mapping[str, Tool]) -> tuple[bool, str]:
     try:
         return True, str(ask_until_answered(run, who))[:MAX_CHARACTERS]
     except Exception as error:  # the model reads whatever a tool raises
+        refuse_wrong_thread(error)
         if reason := away_reason(error):  # which is not the model's failure
             raise Away(f"{who} is away: {reason}") from error
         return False, f"error: {error}"[:MAX_CHARACTERS]

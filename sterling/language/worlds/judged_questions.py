@@ -226,6 +226,10 @@ class JudgedQuestions:
         """Return itself if the judge takes lists."""
         return self if self._takes_lists else None
 
+    def judges_elsewhere(self, task: Task) -> bool:
+        """Whether the judge has a process of its own; one of a script runs in this one."""
+        return self._worker is not None
+
     def _ask(self, asked: Asked) -> list[Verdict]:
         questions = [_question(self.family, *each) for each in asked]
         if self._worker is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from sterling.language import question_order
@@ -103,7 +104,13 @@ class _ToolScene(BaseScene):
             self._reply(seat, found)
 
     def _reply(self, seat: int, found: list[Call]) -> None:
-        replies = [run_call(call, self.world.tools) for call in found[:MAX_CALLS_PER_TURN]]
+        def run() -> list[tuple[bool, str]]:
+            return [run_call(call, self.world.tools) for call in found[:MAX_CALLS_PER_TURN]]
+
+        self.call(run, partial(self._tell, seat, found))
+
+    def _tell(self, seat: int, found: list[Call], results: list[tuple[bool, str]]) -> None:
+        replies = list(results)
         if len(found) > MAX_CALLS_PER_TURN:
             replies.append((False, f"error: at most {MAX_CALLS_PER_TURN} calls at once"))
         self.results += [reply for good, reply in replies if good]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling import random_keys
+from sterling.language.engine.play import play_scenes
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import play_scenes
 from sterling.system.shown_values import shown_value
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.text_world import chat_settings

@@ -10,10 +10,10 @@ from jaxtyping import Array, Float, Int
 
 from sterling import random_keys
 from sterling.experience.language import answer_pairs
+from sterling.language.engine.play import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.question_order import next_questions
 from sterling.language.scene import begin_scene, check_contexts, check_seat
-from sterling.language.scene_dialogue import play_scenes
 from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
