@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sterling.cli import main
+from sterling.language.scene_dialogue import ChatSettings, demonstrate
+from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
 
 PAGE = (Path(__file__).parents[1] / "docs" / "tools.md").read_text()
@@ -46,6 +48,19 @@ def test_tools_page_examples_run_and_print_what_is_shown(folder, capsys):
         assert scene.turn.messages[-1].content == talk[2]
         scene.say(talk[3])
         assert (scene.turn, scene.verdicts[0][-1].reward) == (None, 1.0)
+
+
+def test_tools_page_world_that_waits_judges_what_it_is_told(folder):
+    world = find_world("stock.py:make")
+    found = {}
+    for said in ("tea", "ink"):
+        scene = world.begin(0, 0)
+        scene.say(said)
+        found[said] = [each.reward for each in scene.verdicts[0]]
+    assert found == {"tea": [1.0], "ink": [0.0]}
+    voice = ChatSettings(Tokenizer.characters(), limit=8, context=64)
+    (line,) = demonstrate(world, [world.begin(0, 0)], voice)
+    assert line.reward == 1.0
 
 
 def test_tools_page_world_of_several_turns_is_solved_in_three_guesses(folder):
