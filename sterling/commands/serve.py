@@ -1,4 +1,4 @@
-"""``sterling serve FOLDER``: answer requests for actions over HTTP."""
+"""``sterling serve FOLDER``: answer requests for actions, or for chat completions, over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sterling.commands.options import option_values
 
-HOST, PORT = "127.0.0.1", 8000
+HOST, PORT, SLOTS = "127.0.0.1", 8000, 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=option_values.integer, metavar="N", help=which)
     noisy = "sample actions as in training, instead of the most likely ones"
     add("--sample", action="store_true", help=noisy)
+    context = "of a language model: most tokens of messages and answer (as in training)"
+    add("--context", type=option_values.integer, metavar="N", help=context)
+    slots = f"of a language model: answers written at a time ({SLOTS})"
+    add("--slots", type=option_values.integer, metavar="N", help=slots)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -33,12 +37,33 @@ def carry_out(chosen: argparse.Namespace) -> int:
     if not 0 <= chosen.port <= 65535:
         raise Mistake(f"--port {chosen.port}: ports lie between 0 and 65535.")
     run = sterling.load(chosen.folder)
-    if run.settings.speech is not None:  # a language model's server belongs here
-        raise Mistake(
-            f"{chosen.folder} trained a language model, and only control policies are served. "
-            "Export it for a server of language models: sterling export FOLDER WHERE"
-        )
+    if run.settings.speech is not None:
+        return _serve_language_model(chosen, run)
+    for name in ("context", "slots"):
+        if getattr(chosen, name) is not None:
+            raise Mistake(f"--{name} is for language models; leave it out for a control policy.")
     return _serve_policy(chosen, run)
+
+
+def _serve_language_model(chosen: argparse.Namespace, run: Any) -> int:
+    """Serve a language model."""
+    import asyncio
+
+    from sterling.deploy.serving.trained_chat_server import chat_server
+    from sterling.types import Mistake
+
+    if chosen.sample:
+        raise Mistake("--sample is for control policies; requests say it by their temperature.")
+    slots = SLOTS if chosen.slots is None else chosen.slots
+    server = chat_server(run, chosen.seed, chosen.folder.resolve().name, chosen.context, slots)
+
+    def ready(port: int) -> None:
+        what = f"{run.settings.title} of {run.settings.name}"
+        print(f"serving {what} on http://{chosen.host}:{port}/v1 (Ctrl-C ends)", flush=True)
+
+    asyncio.run(_until_interrupted(server, chosen, ready))
+    print("stopped")
+    return 0
 
 
 def _serve_policy(chosen: argparse.Namespace, run: Any) -> int:

@@ -6,8 +6,9 @@ It knows nothing of policies: a route is a function from a JSON body to a JSON a
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from sterling.types import Mistake
@@ -24,18 +25,36 @@ Route = Callable[[Any], Awaitable[Any]]  # a JSON body (None for GET) -> a JSON 
 
 
 class HttpError(Exception):
-    """An answer that is not 200: its status and one line."""
+    """An answer that is not 200: its status and one line; where a protocol has them, also the field
+    at fault and a word for the error."""
 
-    def __init__(self, status: int, line: str):
+    def __init__(self, status: int, line: str, param: str | None = None, code: str | None = None):
         super().__init__(line)
-        self.status = status
+        self.status, self.param, self.code = status, param, code
+
+
+@dataclasses.dataclass(frozen=True)
+class Events:
+    """An answer as a stream of server-sent events, after which the connection is closed."""
+
+    data: Sequence[str]
+
+
+def plain_error(status: int, line: str, param: str | None, code: str | None) -> Any:
+    """Return the body of an answer that is not 200."""
+    return {"error": line}
 
 
 class HttpServer:
-    """Serves routes by (method, path). A :class:`Mistake` in a route is a 400 with its line."""
+    """Serves routes by (method, path). A :class:`Mistake` in a route is a 400 with its line.
+    ``error_body`` makes the body of answers that are not 200."""
 
-    def __init__(self, routes: dict[tuple[str, str], Route]):
-        self._routes = routes
+    def __init__(
+        self,
+        routes: Mapping[tuple[str, str], Route],
+        error_body: Callable[[int, str, str | None, str | None], Any] = plain_error,
+    ):
+        self._routes, self._error_body = routes, error_body
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -75,12 +94,15 @@ class HttpServer:
             async with asyncio.timeout(IDLE_SECONDS):
                 request = await _read_request(reader)
         except HttpError as error:  # what follows cannot be read
-            await _write(writer, error.status, {"error": str(error)}, keep=False)
+            await _write(writer, error.status, self._refused(error), keep=False)
             return False
         if request is None:
             return False
         method, path, body, keep = request
         status, answer = await self._answer(method, path, body)
+        if isinstance(answer, Events):
+            await _write_events(writer, answer)
+            return False
         await _write(writer, status, answer, keep=keep)
         return keep
 
@@ -91,13 +113,22 @@ class HttpServer:
             known = sorted(f"{verb} {place}" for verb, place in self._routes)
             found = [verb for verb, place in self._routes if place == path]
             wrong = f"use {found[0]} {path}" if found else f"there is {', '.join(known)}"
-            return (405 if found else 404), {"error": wrong}
+            return self._failed(HttpError(405 if found else 404, wrong))
         try:
             return 200, await route(_parsed(body) if method == "POST" else None)
+        except HttpError as error:
+            return self._failed(error)
         except Mistake as error:
-            return 400, {"error": str(error)}
+            return self._failed(HttpError(400, str(error)))
         except Exception as error:
-            return 500, {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            return self._failed(HttpError(500, line))
+
+    def _failed(self, error: HttpError) -> tuple[int, Any]:
+        return error.status, self._refused(error)
+
+    def _refused(self, error: HttpError) -> Any:
+        return self._error_body(error.status, str(error), error.param, error.code)
 
 
 def _parsed(body: bytes) -> Any:
@@ -156,4 +187,12 @@ async def _write(writer: asyncio.StreamWriter, status: int, answer: Any, *, keep
         f"Content-Length: {len(body)}\r\nConnection: {'keep-alive' if keep else 'close'}\r\n\r\n"
     )
     writer.write(head.encode() + body)
+    await writer.drain()
+
+
+async def _write_events(writer: asyncio.StreamWriter, events: Events) -> None:
+    """Write a stream of events; its end is that of the connection."""
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+    body = "".join(f"data: {each}\n\n" for each in events.data)
+    writer.write(f"{head}Connection: close\r\n\r\n{body}".encode())
     await writer.drain()

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Sampler(Protocol):
         ...
 
 
-def chance_of(key: np.ndarray, place: tuple[int, ...], ids: Sequence[int], nth: int = 0) -> int:
+def chance_of(key: npt.ArrayLike, place: tuple[int, ...], ids: Sequence[int], nth: int = 0) -> int:
     """Return an ask's chance: a hash of a random key's data, of where the ask stands (the scene and
     its seat), of its prompt, and of how many equal asks came before it there."""
     words = [*np.asarray(key, np.uint32).tolist(), *place, nth, *ids]

@@ -1,0 +1,116 @@
+"""Chat completions in OpenAI's form: whole, or as the events of a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sterling.deploy.serving.chat_requests import ChatRequest
+from sterling.language.engine.ask import Said
+from sterling.language.tokenizer import Tokenizer
+
+CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """All answers to one request."""
+
+    request: ChatRequest
+    said: Sequence[Said]
+    tokenizer: Tokenizer
+    model: str
+    created: int  # seconds since 1970
+    prompt: int  # tokens
+
+    @property
+    def name(self) -> str:
+        """Return the completion's id: a function of what was said."""
+        data = json.dumps([[*each.ids] for each in self.said]).encode()
+        return f"chatcmpl-{hashlib.blake2b(data, digest_size=12).hexdigest()}"
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Return the numbers of tokens."""
+        own = sum(len(each.ids) for each in self.said)
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": own,
+            "total_tokens": self.prompt + own,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole answer."""
+        choices = [self._choice(number, said) for number, said in enumerate(self.said)]
+        return self._head("chat.completion") | {"choices": choices, "usage": self.usage}
+
+    def events(self) -> list[str]:
+        """Return the answer as the data of a stream's events: of each choice its message in one
+        piece, and its end; then the numbers of tokens, if asked for."""
+        head, found = self._head("chat.completion.chunk"), []
+        for number, said in enumerate(self.said):
+            choice = self._choice(number, said)
+            delta = dict(choice["message"])
+            if "tool_calls" in delta:
+                calls = enumerate(delta["tool_calls"])
+                delta["tool_calls"] = [{"index": at, **call} for at, call in calls]
+            begin = {"index": number, "delta": delta, "finish_reason": None}
+            end = {"index": number, "delta": {}, "finish_reason": choice["finish_reason"]}
+            found.append(head | {"choices": [begin | {"logprobs": choice["logprobs"]}]})
+            found.append(head | {"choices": [end]})
+        if self.request.usage:
+            found.append(head | {"choices": [], "usage": self.usage})
+        return [*map(json.dumps, found), "[DONE]"]
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.name, "object": kind, "created": self.created, "model": self.model}
+
+    def _choice(self, number: int, said: Said) -> dict[str, Any]:
+        text, reason = self._text(said)
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if self.request.has_tools and (calls := _calls(text, f"{self.name}{number}")):
+            begun = text[: text.index("<tool_call>")].strip()
+            message |= {"content": begun or None, "tool_calls": calls}
+            reason = "tool_calls" if reason == "stop" else reason
+        log_probs = self._log_probs(said) if self.request.log_probs else None
+        found = {"index": number, "message": message, "finish_reason": reason}
+        return found | {"logprobs": log_probs}
+
+    def _text(self, said: Said) -> tuple[str, str]:
+        """Return an answer's text, up to the first of the texts that stop it, and why it ends."""
+        text = self.tokenizer.decode(said.ids[:-1] if said.stopped else said.ids)
+        places = [text.find(stop) for stop in self.request.stop if stop in text]
+        if places:
+            return text[: min(places)], "stop"
+        return text, "stop" if said.stopped else "length"
+
+    def _log_probs(self, said: Said) -> dict[str, Any]:
+        content = []
+        for token, log_prob in zip(said.ids, said.log_prob, strict=True):
+            text = self.tokenizer.decode([token])
+            entry = {"token": text, "logprob": log_prob, "bytes": [*text.encode()]}
+            content.append(entry | {"top_logprobs": []})
+        return {"content": content, "refusal": None}
+
+
+def _calls(text: str, name: str) -> list[dict[str, Any]]:
+    """Return the calls in an answer; [] if one of them cannot be read: the text is content then.
+    Their ids are nine letters or digits, and a function of what was said."""
+    found = []
+    for number, inside in enumerate(CALL.findall(text)):
+        try:
+            call = json.loads(inside)
+            tool, arguments = call["name"], call.get("arguments", {})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return []
+        if not isinstance(tool, str) or not isinstance(arguments, dict | str):
+            return []
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        own = hashlib.blake2b(f"{name}/{number}".encode(), digest_size=8).hexdigest()[:9]
+        function = {"name": tool, "arguments": written}
+        found.append({"id": own, "type": "function", "function": function})
+    return found

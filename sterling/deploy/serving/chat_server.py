@@ -1,0 +1,101 @@
+"""Serve a language model over HTTP, in the form of OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sterling.deploy.serving.chat_answers import Completion
+from sterling.deploy.serving.chat_requests import ChatRequest, parse_request
+from sterling.deploy.serving.http_server import Events, HttpError, HttpServer
+from sterling.language.engine.ask import Ask, chance_of
+from sterling.language.engine.local_sampler import LocalSampler
+from sterling.language.tokenizer import Tokenizer
+from sterling.types import Mistake
+
+OTHER_FORMS = {
+    "/v1/responses": "the Responses API",
+    "/v1/messages": "Anthropic's Messages API",
+    "/v1/completions": "the API of plain completions",
+}
+
+
+class ChatServer:
+    """One language model behind /v1/chat/completions, /v1/models and /health."""
+
+    def __init__(self, sampler: LocalSampler, tokenizer: Tokenizer, name: str):
+        self.sampler, self.tokenizer, self.name = sampler, tokenizer, name
+        self._begun, self._answers = time.time(), 0
+        routes = {
+            ("POST", "/v1/chat/completions"): self._complete,
+            ("GET", "/v1/models"): self._models,
+            ("GET", "/health"): self._health,
+        }
+        for path, what in OTHER_FORMS.items():
+            routes["POST", path] = _refusal(what)
+        self._http = HttpServer(routes, error_body)
+
+    async def serve(self, host: str, port: int, ready: Callable[[int], None]) -> None:
+        """Serve until cancelled; ``ready`` is called with the port once requests are accepted."""
+        try:
+            ready(await self._http.start(host, port))
+            await asyncio.Event().wait()
+        finally:
+            await self._http.close()
+            self.sampler.close()
+
+    async def _complete(self, body: Any) -> Any:
+        request = parse_request(body)
+        try:
+            ids = tuple(self.tokenizer.encode_opening(request.messages))
+        except Mistake as error:
+            raise HttpError(400, str(error), "messages") from error
+        asks = self._asks(request, ids)
+        said = await asyncio.gather(*map(asyncio.wrap_future, self.sampler.ask(asks)))
+        self._answers += len(said)
+        made = (self.tokenizer, self.name, int(time.time()), len(ids))
+        completion = Completion(request, said, *made)
+        return Events(completion.events()) if request.stream else completion.to_json()
+
+    def _asks(self, request: ChatRequest, ids: tuple[int, ...]) -> list[Ask]:
+        shapes = self.sampler.shapes
+        room = min(shapes.limit, shapes.context - len(ids))
+        if room < 1:
+            raise HttpError(
+                400,
+                f"the messages have {len(ids)} tokens, and this model's context is "
+                f"{shapes.context} tokens with the answer; serve it with a larger --context",
+                "messages",
+                code="context_length_exceeded",
+            )
+        limit = min(room, request.limit or room)
+        seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 63)
+        key = (seed >> 32, seed & 0xFFFFFFFF)
+        top_p = max(request.top_p, 1e-6)  # 0: the likeliest token alone
+        return [
+            Ask(ids, chance_of(key, (member,), ids), limit, request.temperature, 0, top_p)
+            for member in range(request.count)
+        ]
+
+    async def _models(self, body: Any) -> Any:
+        own = {"id": self.name, "object": "model", "owned_by": "sterling"}
+        return {"object": "list", "data": [own | {"created": int(self._begun)}]}
+
+    async def _health(self, body: Any) -> Any:
+        return {"status": "ok", "answers": self._answers}
+
+
+def error_body(status: int, line: str, param: str | None, code: str | None) -> Any:
+    """Return an error in the protocol's form."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return {"error": {"message": line, "type": kind, "param": param, "code": code}}
+
+
+def _refusal(what: str) -> Callable[[Any], Any]:
+    async def refuse(body: Any) -> Any:
+        raise HttpError(404, f"{what} is not served; use POST /v1/chat/completions")
+
+    return refuse
