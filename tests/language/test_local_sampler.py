@@ -2,8 +2,11 @@
 
 import functools
 import random
+import subprocess
+import sys
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -120,11 +123,12 @@ def test_prompts_that_leave_no_room_are_refused():
             sampler.ask([Ask(ids, 0, limit)])
 
 
-def test_failure_of_a_program_reaches_all_who_asked(monkeypatch):
+@pytest.mark.parametrize("program", ["empty_slots", "read", "admit", "advance"])
+def test_failure_of_a_program_reaches_all_who_asked(program, monkeypatch):
     def fail(*given):
         raise MemoryError("full")
 
-    monkeypatch.setattr(slots, "read", fail)
+    monkeypatch.setattr(slots, program, fail)
     sampler = LocalSampler(model(), SHAPES)
     futures = sampler.ask(asks())
     for future in futures:
@@ -145,6 +149,65 @@ def test_closed_sampler_cancels_what_is_not_answered():
             assert len(future.result(0).ids) == 100
     with pytest.raises(CancelledError):
         futures[-1].result(0)
+
+
+def test_cancelling_one_ask_leaves_the_others_their_answers():
+    sampler = LocalSampler(model(), SHAPES)
+    futures = sampler.ask(asks())
+    cancelled = {n for n in (3, 9, 20) if futures[n].cancel()}
+    assert cancelled
+    for n in set(range(24)) - cancelled:
+        assert futures[n].result(60) == usual()[n]
+    sampler.close()
+
+
+def test_cancelled_asks_wake_those_who_wait_for_any():
+    sampler = LocalSampler(model(), LONG, quantum=1)
+    futures = sampler.ask([Ask((3, 4), n, 100) for n in range(60)])
+    sampler.close()
+    assert not wait(futures, 60).not_done
+
+
+def test_a_closed_sampler_cancels_what_it_is_asked():
+    sampler = LocalSampler(model(), SHAPES)
+    sampler.close()
+    assert all(future.cancelled() for future in sampler.ask(asks()))
+
+
+def test_closing_while_others_ask_leaves_nobody_waiting():
+    for _ in range(20):
+        sampler, found = LocalSampler(model(), SHAPES), []
+        client = threading.Thread(
+            target=lambda found=found, sampler=sampler: found.extend(sampler.ask(asks()[:2]))
+        )
+        client.start()
+        sampler.close()
+        client.join()
+        assert not wait(found, 60).not_done
+
+
+def test_who_is_told_of_a_cancelled_ask_may_ask_again():
+    sampler, again = LocalSampler(model(), LONG, quantum=1), []
+    for future in sampler.ask([Ask((3, 4), n, 100) for n in range(30)]):
+        future.add_done_callback(lambda _: again.extend(sampler.ask([Ask((3, 4), 0, 1)])))
+    closer = threading.Thread(target=sampler.close, daemon=True)
+    closer.start()
+    closer.join(60)
+    assert not closer.is_alive()
+    assert not wait(again, 60).not_done
+
+
+@pytest.mark.slow
+def test_the_process_may_end_while_answers_are_written():
+    code = f"""if True:
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import test_local_sampler as this
+        sampler = this.LocalSampler(this.model(), this.LONG)
+        futures = sampler.ask([this.Ask((3, 4), n, 100) for n in range(2000)])
+        futures[0].result()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def test_slots_of_a_worker_depend_on_the_number_of_answers_alone():

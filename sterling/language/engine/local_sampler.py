@@ -10,10 +10,12 @@ Which worker writes an answer, when, and beside which others changes nothing, no
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+import weakref
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 import jax
@@ -36,6 +38,7 @@ Asked = tuple[Ask, "Future[Said]"]
 _running = threading.BoundedSemaphore(CPU_WORKERS)  # programs of all samplers at once
 _compiling = threading.Lock()
 _compiled: set[Hashable] = set()  # shapes whose programs are compiled
+_samplers: weakref.WeakSet[LocalSampler] = weakref.WeakSet()  # all that there are
 
 
 def worker_slots(answers: int) -> int:
@@ -70,6 +73,7 @@ class LocalSampler:
         self._open = 0  # asks without an answer
         self._known = _shape_key(model, shapes)
         self._closed = False
+        _samplers.add(self)
 
     def ask(self, asks: Sequence[Ask]) -> list[Future[Said]]:
         """Begin to answer; see :class:`sterling.language.engine.ask.Sampler`. Raises Mistake for a
@@ -78,25 +82,30 @@ class LocalSampler:
             self._check(each)
         asked: list[Asked] = [(each, Future()) for each in asks]
         with self._lock:
-            self._queue += asked
-            self._open += len(asked)
-            wanted = min(self.workers, -(-self._open // self.shapes.slots)) - len(self._threads)
-            fresh = {
-                threading.Thread(target=self._work, daemon=True) for _ in range(max(0, wanted))
-            }
-            self._threads |= fresh
-        for thread in fresh:
-            thread.start()
+            late = self._closed
+            if not late:
+                self._queue += asked
+                self._open += len(asked)
+                self._start_workers()
+        if late:
+            _cancel(asked)
         return [future for _, future in asked]
 
     def close(self) -> None:
-        """Answer nothing more; wait for what is computed now, and cancel what is not answered."""
+        """Answer nothing more; wait for what is computed now, and cancel what is not answered and
+        what is asked from now on."""
         with self._lock:
             self._closed, threads = True, list(self._threads)
-        for _, future in self._take(len(self._queue)):
-            future.cancel()
+        _cancel(self._take())
         for thread in threads:
             thread.join()
+
+    def _start_workers(self) -> None:
+        wanted = min(self.workers, -(-self._open // self.shapes.slots))
+        for _ in range(len(self._threads), wanted):
+            thread = threading.Thread(target=self._work, daemon=True)
+            thread.start()  # it waits for the lock
+            self._threads.add(thread)
 
     def _check(self, ask: Ask) -> None:
         shapes = self.shapes
@@ -119,8 +128,12 @@ class LocalSampler:
         except BaseException as error:  # of a program, say memory: whoever asked is told
             with self._lock:
                 self._threads.discard(threading.current_thread())
-            for _, future in [*worker.held, *self._take(len(self._queue))]:
-                future.set_exception(error)
+            lost = [*worker.held, *self._take()]
+            with self._lock:
+                self._open -= len(lost)
+            for _, future in lost:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
 
     def _next(self, worker: _SlotWorker) -> list[Asked] | None:
         """Return what a worker shall begin now; None if it is to end."""
@@ -129,16 +142,20 @@ class LocalSampler:
             waits = free < max(1, self.shapes.slots // REFILL_DIVISOR)
             count = 0 if waits else min(free, share)
             fresh = [self._queue.popleft() for _ in range(count)]
-            if self._closed or (not fresh and free == self.shapes.slots):
+            ends = self._closed or (not fresh and free == self.shapes.slots)
+            if ends:
                 self._threads.discard(threading.current_thread())
-                for _, future in [*worker.held, *fresh]:
-                    future.cancel()
-                return None
-        return fresh
+        if not ends:
+            return fresh
+        _cancel([*worker.held, *fresh])
+        return None
 
-    def _take(self, count: int) -> list[Asked]:
+    def _take(self) -> list[Asked]:
+        """Take all that is asked and not begun."""
         with self._lock:
-            return [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
+            found = list(self._queue)
+            self._queue.clear()
+        return found
 
 
 class _SlotWorker:
@@ -165,8 +182,9 @@ class _SlotWorker:
         """Begin to answer ``fresh``, which there are slots for, write up to ``quantum`` tokens of
         every answer, or until ``free`` slots (None: all) are free, and deliver what is finished;
         return how many answers that are."""
-        state, shapes = self._state or slots.empty_slots(self.model, self.shapes), self.shapes
-        self._state, self._unread = None, fresh  # its arrays are given away
+        self._unread, shapes = fresh, self.shapes  # first of all: they are told what fails below
+        state = self._state or slots.empty_slots(self.model, shapes)
+        self._state = None  # its arrays are given away
         for prompts in self._by_prompt(fresh):
             state = self._begin(state, prompts)
         self._unread = ()
@@ -183,7 +201,8 @@ class _SlotWorker:
             assert asked is not None
             count = written[slot]
             said = tuple(ids[slot, :count].tolist()), tuple(log_prob[slot, :count].tolist())
-            asked[1].set_result(Said(*said, bool(stopped[slot]), self.version))
+            if asked[1].set_running_or_notify_cancel():  # unless its asker has cancelled it
+                asked[1].set_result(Said(*said, bool(stopped[slot]), self.version))
         return len(done)
 
     def _by_prompt(self, fresh: Sequence[Asked]) -> Iterator[dict[tuple[int, ...], list[Asked]]]:
@@ -243,3 +262,17 @@ def _sampling(how: Float[np.ndarray, "row 3"], shapes: SlotShapes) -> Sampling:
 def _shape_key(model: LanguageModel, shapes: SlotShapes) -> Hashable:
     leaves, structure = jax.tree.flatten(model)
     return shapes, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+
+
+def _cancel(asked: Iterable[Asked]) -> None:
+    """Cancel asks, and wake those who wait for them."""
+    for _, future in asked:
+        future.cancel()
+        future.set_running_or_notify_cancel()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Let no worker compute while the interpreter ends: that aborts the process."""
+    for sampler in list(_samplers):
+        sampler.close()
