@@ -118,9 +118,30 @@ def test_chance_is_a_function_of_key_place_prompt_and_repetition():
 
 def test_prompts_that_leave_no_room_are_refused():
     sampler = LocalSampler(model(), SHAPES)
-    for ids, limit in (((), 3), ((4,) * 150, 11), ((4,), 13)):
+    for ids, limit in (((), 3), ((4,) * 150, 11), ((4,), 13), ((4,), 0)):
         with pytest.raises(Mistake, match=f"a prompt of {len(ids)} tokens and an answer of up to"):
             sampler.ask([Ask(ids, 0, limit)])
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (Ask((3, 12), 0, 3), "0 to 11"),
+        (Ask((-1,), 0, 3), "0 to 11"),
+        (Ask((3,), 1 << 64, 3), "64 bits"),
+        (Ask((3,), 0, 3, temperature=-1.0), "temperature >= 0"),
+        (Ask((3,), 0, 3, top_p=0.0), "top_p <= 1"),
+        (Ask((3,), 0, 3, top_k=2), "has_cuts"),
+        (Ask((3,), 0, 3, top_p=0.9), "has_cuts"),
+    ],
+)
+def test_asks_out_of_range_are_refused_and_others_are_answered(ask, why):
+    sampler = LocalSampler(model(), SHAPES)
+    (future,) = sampler.ask(asks()[:1])
+    with pytest.raises(Mistake, match=why):
+        sampler.ask([ask])
+    assert future.result(60) == usual()[0]
+    sampler.close()
 
 
 @pytest.mark.parametrize("program", ["empty_slots", "read", "admit", "advance"])

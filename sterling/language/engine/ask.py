@@ -53,7 +53,7 @@ class Sampler(Protocol):
 
 def chance_of(key: npt.ArrayLike, place: tuple[int, ...], ids: Sequence[int], nth: int = 0) -> int:
     """Return an ask's chance: a hash of a random key's data, of where the ask stands (the scene and
-    its seat), of its prompt, and of how many equal asks came before it there."""
+    its seat), of its prompt, and of its number ``nth`` there (the seat's turn)."""
     words = [*np.asarray(key, np.uint32).tolist(), *place, nth, *ids]
     data = np.asarray(words, np.int64).tobytes()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")

@@ -27,7 +27,7 @@ from sterling.language.engine import slots
 from sterling.language.engine.ask import Ask, Said
 from sterling.language.engine.slots import Begin, Prefixes, SlotShapes
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.token_sampling import Sampling
+from sterling.language.models.token_sampling import Sampling, check_sampling
 from sterling.types import Mistake
 
 QUANTUM = 16  # tokens of every answer between two looks at the queue
@@ -77,7 +77,7 @@ class LocalSampler:
 
     def ask(self, asks: Sequence[Ask]) -> list[Future[Said]]:
         """Begin to answer; see :class:`sterling.language.engine.ask.Sampler`. Raises Mistake for a
-        prompt that leaves no room for its answer."""
+        prompt that leaves no room for its answer, and for values out of range."""
         for each in asks:
             self._check(each)
         asked: list[Asked] = [(each, Future()) for each in asks]
@@ -108,12 +108,20 @@ class LocalSampler:
             self._threads.add(thread)
 
     def _check(self, ask: Ask) -> None:
-        shapes = self.shapes
-        if not ask.ids or len(ask.ids) + ask.limit > shapes.context or ask.limit > shapes.limit:
+        """Raise Mistake for an ask with which a program would fail, or answer another one."""
+        shapes, count = self.shapes, len(ask.ids)
+        if not (count and 1 <= ask.limit <= shapes.limit and count + ask.limit <= shapes.context):
             raise Mistake(
-                f"a prompt of {len(ask.ids)} tokens and an answer of up to {ask.limit} do not fit: "
-                f"they may have {shapes.context} tokens together, the answer {shapes.limit}"
+                f"a prompt of {count} tokens and an answer of up to {ask.limit} do not fit: "
+                f"they may have {shapes.context} tokens together, the answer 1 to {shapes.limit}"
             )
+        if min(ask.ids) < 0 or max(ask.ids) >= self.model.vocabulary:
+            raise Mistake(f"a prompt's tokens must be 0 to {self.model.vocabulary - 1}")
+        if not 0 <= ask.chance < 1 << 64:
+            raise Mistake(f"an ask's chance has 64 bits; got {ask.chance}")
+        check_sampling(ask.temperature, ask.top_k, ask.top_p)
+        if (ask.top_k or ask.top_p < 1.0) and not shapes.has_cuts:
+            raise Mistake("top-k and top-p need slots that sort: SlotShapes(..., has_cuts=True)")
 
     def _work(self) -> None:
         """Answer asks until none are left."""

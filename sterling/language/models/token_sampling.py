@@ -29,11 +29,7 @@ class Sampling(eqx.Module):
     ) -> Sampling:
         """Return the same settings for all rows. Raises :class:`Mistake` for values out of
         range."""
-        if temperature < 0.0 or top_k < 0 or not 0.0 < top_p <= 1.0:
-            raise Mistake(
-                "sampling needs temperature >= 0, top_k >= 0 and 0 < top_p <= 1; "
-                f"got {temperature=}, {top_k=}, {top_p=}"
-            )
+        check_sampling(temperature, top_k, top_p)
         return cls(
             jnp.full(rows, temperature, jnp.float32),
             jnp.full(rows, top_k, jnp.int32),
@@ -41,10 +37,13 @@ class Sampling(eqx.Module):
             top_k > 0 or top_p < 1.0,
         )
 
-    def select_rows(self, index: Int[Array, "some"]) -> Sampling:
-        """Return the settings of some rows."""
-        return Sampling(
-            self.temperature[index], self.top_k[index], self.top_p[index], self.has_cuts
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise :class:`Mistake` for values out of range."""
+    if not (temperature >= 0.0 and top_k >= 0 and 0.0 < top_p <= 1.0):
+        raise Mistake(
+            "sampling needs temperature >= 0, top_k >= 0 and 0 < top_p <= 1; "
+            f"got {temperature=}, {top_k=}, {top_p=}"
         )
 
 
