@@ -59,7 +59,7 @@ def test_deploy_example_atari_loop_sees_the_runs_observations(tmp_path):
 
 def test_deploy_page_commands_parse():
     lines = re.findall(r"^ *(sterling (?:export|serve|train) .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         parse_command_line(shlex.split(line, comments=True)[1:])
 
