@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class TimeIsUp(BaseException):
@@ -37,6 +37,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@runtime_checkable
 class Deadline(Protocol):
     """When code in a thread that is not the main one has to have ended."""
 

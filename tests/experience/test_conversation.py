@@ -35,7 +35,7 @@ from sterling.experience.offline.recorded_batches import (
 )
 from sterling.language import worlds
 from sterling.language.engine.ask import Said
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import BaseScene, Message, check_verdicts
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch

@@ -11,7 +11,7 @@ from sterling.checking import check_tasks
 from sterling.language import away_services
 from sterling.language.adapters.user_tasks import UserTasks
 from sterling.language.engine.ask import Said
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate
 from sterling.language.task_names import names_tasks
 from sterling.language.tasks import find_family

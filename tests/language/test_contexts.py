@@ -11,7 +11,7 @@ from scripted_agent import ScriptedAgent
 
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer

@@ -26,7 +26,7 @@ from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
 from sterling.language.engine.agent_samplers import TextAgent
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import begin_scene

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from sterling.language.models.causal_lm import LanguageModel
 from sterling.types import Mistake
 
 
+@runtime_checkable
 class TextAgent(Protocol):
     """An agent that speaks: its ``state.model``, with a leading seed axis, does. An agent with
     ``samplers(shapes)`` brings its own instead, one for each seed."""

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ class Said:
     version: int = 0  # updates that the model had had
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """Who answers asks: a model of this process, another one, or a script."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling import random_keys
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.scene import BaseScene, Message
 from sterling.system.shown_values import shown_value
 from sterling.training.language.base_model import language_settings, starting_model

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from sterling import random_keys
 from sterling.experience.language import answer_pairs
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.question_order import next_questions
 from sterling.language.scene import begin_scene, check_contexts, check_seat

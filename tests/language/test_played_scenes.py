@@ -6,7 +6,7 @@ import threading
 import jax
 from scripted_agent import ScriptedAgent
 
-from sterling.language.engine.play import play_scenes
+from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tasks import find_family
