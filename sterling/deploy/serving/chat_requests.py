@@ -23,7 +23,7 @@ ROLES = {"developer": "system", "system": "system", "user": "user"} | {
     "assistant": "assistant",
     "tool": "tool",
 }
-REFUSED = {  # fields -> the only values that mean nothing is asked for
+REFUSED: dict[str, tuple[Any, ...]] = {  # fields -> the only values that mean nothing is asked for
     "functions": (None, []),
     "audio": (None,),
     "frequency_penalty": (None, 0),

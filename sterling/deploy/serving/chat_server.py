@@ -10,7 +10,7 @@ from typing import Any
 
 from sterling.deploy.serving.chat_answers import Completion
 from sterling.deploy.serving.chat_requests import ChatRequest, parse_request
-from sterling.deploy.serving.http_server import Events, HttpError, HttpServer
+from sterling.deploy.serving.http_server import Events, HttpError, HttpServer, Route
 from sterling.language.engine.ask import Ask, chance_of
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ class ChatServer:
     def __init__(self, sampler: LocalSampler, tokenizer: Tokenizer, name: str):
         self.sampler, self.tokenizer, self.name = sampler, tokenizer, name
         self._begun, self._answers = time.time(), 0
-        routes = {
+        routes: dict[tuple[str, str], Route] = {
             ("POST", "/v1/chat/completions"): self._complete,
             ("GET", "/v1/models"): self._models,
             ("GET", "/health"): self._health,
@@ -94,7 +94,7 @@ def error_body(status: int, line: str, param: str | None, code: str | None) -> A
     return {"error": {"message": line, "type": kind, "param": param, "code": code}}
 
 
-def _refusal(what: str) -> Callable[[Any], Any]:
+def _refusal(what: str) -> Route:
     async def refuse(body: Any) -> Any:
         raise HttpError(404, f"{what} is not served; use POST /v1/chat/completions")
 
