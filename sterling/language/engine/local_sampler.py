@@ -146,9 +146,10 @@ class LocalSampler:
     def _next(self, worker: _SlotWorker) -> list[Asked] | None:
         """Return what a worker shall begin now; None if it is to end."""
         with self._lock:
-            free, share = worker.free, -(-len(self._queue) // len(self._threads))
+            free, share = worker.free, -(-self._open // len(self._threads))
             waits = free < max(1, self.shapes.slots // REFILL_DIVISOR)
-            count = 0 if waits else min(free, share)
+            lacks = share - (self.shapes.slots - free)  # of its part of all that is not answered
+            count = 0 if waits else max(0, min(free, lacks, len(self._queue)))
             fresh = [self._queue.popleft() for _ in range(count)]
             ends = self._closed or (not fresh and free == self.shapes.slots)
             if ends:
