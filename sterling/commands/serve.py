@@ -47,8 +47,6 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
 def _serve_language_model(chosen: argparse.Namespace, run: Any) -> int:
     """Serve a language model."""
-    import asyncio
-
     from sterling.deploy.serving.trained_chat_server import chat_server
     from sterling.types import Mistake
 
@@ -56,29 +54,26 @@ def _serve_language_model(chosen: argparse.Namespace, run: Any) -> int:
         raise Mistake("--sample is for control policies; requests say it by their temperature.")
     slots = SLOTS if chosen.slots is None else chosen.slots
     server = chat_server(run, chosen.seed, chosen.folder.resolve().name, chosen.context, slots)
-
-    def ready(port: int) -> None:
-        what = f"{run.settings.title} of {run.settings.name}"
-        print(f"serving {what} on http://{chosen.host}:{port}/v1 (Ctrl-C ends)", flush=True)
-
-    asyncio.run(_until_interrupted(server, chosen, ready))
-    print("stopped")
-    return 0
+    return _run_server(server, chosen, run, "/v1")
 
 
 def _serve_policy(chosen: argparse.Namespace, run: Any) -> int:
     """Serve a control policy."""
-    import asyncio
-
     from sterling.deploy.serving.policy_server import PolicyServer
     from sterling.deploy.serving.policy_sessions import PolicySessions
 
     server = PolicyServer(PolicySessions(run, chosen.seed, chosen.sample))
     server.sessions.warm_up()
+    return _run_server(server, chosen, run)
+
+
+def _run_server(server: Any, chosen: argparse.Namespace, run: Any, path: str = "") -> int:
+    """Serve until Ctrl-C; the line that says where ends with ``path``. Return 0."""
+    import asyncio
 
     def ready(port: int) -> None:
         what = f"{run.settings.title} of {run.settings.name}"
-        print(f"serving {what} on http://{chosen.host}:{port} (Ctrl-C ends)", flush=True)
+        print(f"serving {what} on http://{chosen.host}:{port}{path} (Ctrl-C ends)", flush=True)
 
     asyncio.run(_until_interrupted(server, chosen, ready))
     print("stopped")

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from sterling.language.engine import slots
+from sterling.language.engine import local_sampler, slots
 from sterling.language.engine.ask import Ask, chance_of
 from sterling.language.engine.local_sampler import LocalSampler, worker_slots
 from sterling.language.engine.slots import SlotShapes
@@ -71,6 +71,22 @@ SHUFFLED = random.Random(0).sample(range(24), 24)
 )
 def test_answers_are_bit_equal_whatever_the_schedule(order, how):
     assert answered(order, **how) == usual()
+
+
+def test_workers_share_what_is_asked_evenly(monkeypatch):
+    """Each begins with half of it, and reads its prompts at once."""
+    begun, write = [], local_sampler._SlotWorker.write
+
+    def noted(worker, fresh, *given):
+        begun.append(len(fresh))
+        return write(worker, fresh, *given)
+
+    monkeypatch.setattr(local_sampler._SlotWorker, "write", noted)
+    sampler = LocalSampler(model(), LONG, workers=2)
+    for future in sampler.ask([Ask((3, n % 12), n, 100) for n in range(2 * LONG.slots)]):
+        assert len(future.result().ids) == 100
+    sampler.close()
+    assert [count for count in begun if count] == [LONG.slots] * 2
 
 
 def test_answers_are_bit_equal_for_several_client_threads():
