@@ -76,6 +76,17 @@ def test_batches_are_bit_equal_whatever_the_schedule(run, workers, quantum):
     assert len(np.unique(usual.action)) > 5
 
 
+def test_answers_of_a_group_are_sampled_apart(run):
+    """Their prompts are equal: the scene's number tells them apart."""
+    _, record = collect(run.source, run.agent, jax.random.split(jax.random.key(1), 2))
+    group = np.asarray(record.extras["group"])
+    said = np.where(record.mask, record.action, -1)
+    for seed in range(2):
+        for number in range(4):
+            own = {row.tobytes() for row in said[seed][group[seed] == number]}
+            assert len(own) > 1
+
+
 def test_a_seed_is_sampled_alike_alone_and_beside_another(run):
     keys = jax.random.split(jax.random.key(1), 2)
     alone = dataclasses.replace(run.agent, state=jax.tree.map(lambda x: x[1:], run.agent.state))
