@@ -94,7 +94,7 @@ def attend_to_cache(
     at: Int[Array, "batch new"],
 ) -> Float[Array, "batch head new size"]:
     """Attend from tokens at positions ``at`` to those of the cache up to them:
-    :func:`sterling.nets.transformer.attend` in the cache's layout."""
+    :func:`sterling.nets.attention.dense_attention.attend` in the cache's layout."""
     pairs, size, room = layer[0].shape
     flat = queries.reshape(pairs, -1, size)  # (head of this key head, new) is one axis
     if room <= BLOCK:

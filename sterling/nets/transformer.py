@@ -22,7 +22,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
-from sterling.nets.key_value_cache import MASKED_SCORE, Cache, attend_to_cache, write_tokens
+from sterling.nets.attention.segment_attention import attend_segments
+from sterling.nets.attention.segments import Segments
+from sterling.nets.key_value_cache import Cache, attend_to_cache, write_tokens
 from sterling.nets.mlp import Linear, Norm, split_flat
 from sterling.types import Mistake
 
@@ -145,23 +147,19 @@ class Transformer(eqx.Module):
         mask: Bool[Array, "batch time"] | None = None,
         *,
         at: Int[Array, "#batch time"] | None = None,
-        allowed: Bool[Array, "#batch time time"] | None = None,
+        segments: Segments | None = None,
     ) -> Float[Array, "batch time width"]:
         """Return the outputs of whole sequences. No other token attends to those where ``mask`` is
         False (None: all are valid); a token always attends to itself, so padding stays finite. If
-        several sequences share a row, ``at`` gives the tokens' positions, and ``allowed`` which
+        several sequences share a row, ``at`` gives the tokens' positions, and ``segments`` which
         tokens each attends to (it replaces ``mask``)."""
-        places = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
-        at = places if at is None else at
-        if allowed is None:
-            looks = places[:, :, None] >= places[:, None]
-            itself = places[:, :, None] == places[:, None]
-            allowed = looks if mask is None else (looks & mask[:, None]) | itself
+        at = jnp.arange(x.shape[1], dtype=jnp.int32)[None] if at is None else at
+        segments = Segments.causal(x.shape[1], mask) if segments is None else segments
         turn = rotations(at, self.form.rates)
 
         def layer(x: Array, block: Block) -> tuple[Array, None]:
             queries, keys, values = self._split(block, x, turn)
-            return self._finish(block, x, attend(queries, keys, values, allowed)), None
+            return self._finish(block, x, attend_segments(queries, keys, values, segments)), None
 
         step: Any = layer if self.form.remember else jax.checkpoint(layer)
         x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLLED_LAYERS)
@@ -240,29 +238,6 @@ class Transformer(eqx.Module):
             return x + block.down(jax.nn.gelu(hidden))
         gate, gated = jnp.split(hidden, 2, -1)
         return x + block.down(jax.nn.silu(gate) * gated)
-
-
-def attend(
-    queries: Float[Array, "batch head time size"],
-    keys: Float[Array, "batch key_heads room size"],
-    values: Float[Array, "batch key_heads room size"],
-    allowed: Bool[Array, "#batch time room"],
-) -> Float[Array, "batch head time size"]:
-    """Return softmax(q k / sqrt(size)) v over the allowed keys (Vaswani 2017, eq. 1), in float32.
-
-    With fewer key heads than query heads, each serves several consecutive ones (Ainslie 2023).
-    """
-    batch, key_heads, _, size = keys.shape
-    shape = queries.shape
-    queries = queries.reshape(batch, key_heads, -1, size)  # (head in a group, time) is one axis
-    scores = jnp.einsum("bkqs,bkrs->bkqr", queries, keys).astype(jnp.float32) * size**-0.5
-    grouped = scores.reshape(batch, key_heads, -1, *allowed.shape[1:])
-    grouped = jnp.where(allowed[:, None, None], grouped, MASKED_SCORE)
-    largest = jax.lax.stop_gradient(jnp.max(grouped, -1, keepdims=True))
-    weights = jnp.exp(grouped - largest).reshape(scores.shape)
-    output = jnp.einsum("bkqr,bkrs->bkqs", weights.astype(values.dtype), values)
-    share = (1.0 / jnp.sum(weights, -1, keepdims=True)).astype(output.dtype)
-    return (output * share).reshape(shape)
 
 
 def rotary_rates(size: int, base: float = ROTARY_BASE) -> tuple[float, ...]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sterling.nets import key_value_cache
+from sterling.nets.attention.dense_attention import attend
 from sterling.nets.key_value_cache import Cache, attend_to_cache, write_tokens
-from sterling.nets.transformer import attend
 
 BATCH, HEADS, FEW, SIZE, ROOM = 3, 4, 2, 6, 7
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.transformer import Transformer, apply_rotation, attend, rotary_rates, rotations
+from sterling.nets.attention.dense_attention import attend
+from sterling.nets.transformer import Transformer, apply_rotation, rotary_rates, rotations
 from sterling.types import Mistake
 
 WIDTH, HEADS, LAYERS, TIME = 8, 2, 2, 6

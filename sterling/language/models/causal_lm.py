@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
+from sterling.nets.attention.segments import Segments
 from sterling.nets.transformer import Cache, Transformer, TransformerForm, rotary_rates
 from sterling.types import Mistake
 
@@ -73,11 +74,11 @@ class LanguageModel(eqx.Module):
         mask: Bool[Array, "batch time"] | None = None,
         *,
         at: Int[Array, "#batch time"] | None = None,
-        allowed: Bool[Array, "#batch time time"] | None = None,
+        segments: Segments | None = None,
     ) -> Float[Array, "batch time width"]:
         """Return the last layer's output, before the head (arguments: see
         :meth:`Transformer.__call__`)."""
-        return self.stack(self.embedding[ids], mask, at=at, allowed=allowed)
+        return self.stack(self.embedding[ids], mask, at=at, segments=segments)
 
     def scores(self, hidden: Float[Array, "... width"]) -> Float[Array, "... vocabulary"]:
         """Return the logits of hidden states, in float32."""

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling.language.models.causal_lm import LanguageModel
+from sterling.nets.attention.segments import Segments
 
 T = TypeVar("T", bound=PyTree)
 SHORT_PACK_TOKENS = 256  # in a larger pack, more attention is computed in vain
@@ -35,7 +36,7 @@ class TokenRows(eqx.Module):
     ids: Int[Array, "pack room"]
     chosen: Int[Array, "pack room"]  # the token that follows each
     at: Int[Array, "#pack room"]  # its position in its line
-    allowed: Bool[Array, "#pack room room"]  # which tokens each token attends to
+    segments: Segments  # of each pack: lines, and the prompts they share
     place: Int[Array, "line time"]  # index of its tokens in all packs; past them: none
 
     @classmethod
@@ -44,11 +45,11 @@ class TokenRows(eqx.Module):
         count, time = ids.shape
         at = jnp.arange(time, dtype=jnp.int32)[None]
         place = jnp.arange(count * time, dtype=jnp.int32).reshape(count, time)
-        return cls(ids, jnp.roll(ids, -1, 1), at, at[:, :, None] >= at[:, None], place)
+        return cls(ids, jnp.roll(ids, -1, 1), at, Segments.causal(time), place)
 
     def hidden(self, model: LanguageModel) -> Float[Array, "pack room width"]:
         """Return the output of the model's last layer."""
-        return model.hidden(self.ids, at=self.at, allowed=self.allowed)
+        return model.hidden(self.ids, at=self.at, segments=self.segments)
 
     def log_prob(
         self, model: LanguageModel, temperature: Float[Array, ""] | float = 1.0
@@ -131,9 +132,14 @@ class PackedBatch(eqx.Module):
         source = jnp.full(nowhere, -1, jnp.int32).at[own].set(number, mode="drop")
         source = source.reshape(per_piece, room)
         line, at = source // time, source % time  # -1 where there is no token
-        seen = _visible_tokens(line, at, first[line], layout["shared"][line])
+        itself, prefix = jnp.arange(room, dtype=jnp.int32)[None], layout["begin"][first[line]]
+        segments = Segments(
+            jnp.where(source < 0, itself, layout["begin"][line]),
+            prefix,
+            jnp.where(source < 0, 0, prefix + layout["shared"][line]),
+        )
         after = jnp.roll(ids, -1, 1)
-        return TokenRows(ids.reshape(-1)[source], after.reshape(-1)[source], at, seen, place)
+        return TokenRows(ids.reshape(-1)[source], after.reshape(-1)[source], at, segments, place)
 
     def _line_numbers(self, piece: Int[Array, ""]) -> Int[Array, "slot"]:
         per_piece = self.sizes[0]
@@ -189,18 +195,3 @@ def _place_lines(
 
 def _select_tree(which: Bool[Array, ""], one: T, other: T) -> T:
     return jax.tree.map(lambda x, y: jnp.where(which, x, y), one, other)
-
-
-def _visible_tokens(
-    line: Int[Array, "pack room"],
-    at: Int[Array, "pack room"],
-    first: Int[Array, "pack room"],
-    shared: Int[Array, "pack room"],
-) -> Bool[Array, "pack room room"]:
-    """Return whether a token (second axis) attends to another (third axis): to an earlier one of
-    its line, or to one of the tokens that its line shares with the ``first`` of its prompt."""
-    column = jnp.arange(line.shape[1], dtype=jnp.int32)[None]
-    before = column[:, None] <= column[:, :, None]
-    own = line[:, :, None] == line[:, None]
-    of_first = (line[:, None] == first[:, :, None]) & (at[:, None] < shared[:, :, None])
-    return before & (own | of_first)
