@@ -15,6 +15,7 @@ from sterling.nets.transformer import Cache, Transformer, TransformerForm, rotar
 from sterling.types import Mistake
 
 LOGITS_AT_ONCE = 1 << 22  # logits (rows x vocabulary) in memory at once for log-probabilities
+LEAST_ROWS = 256  # but of so many rows at least: the head is read again for every chunk of rows
 MODEL_SIZES = {  # name -> width, layers, heads, key heads; parameters without the embedding
     "nano": (64, 2, 4, 1),  # 0.1 million
     "tiny": (128, 4, 4, 1),  # 0.8 million
@@ -117,12 +118,13 @@ class LanguageModel(eqx.Module):
         """Return the log-probabilities of ``chosen``, the tokens that follow ``hidden``, and the
         entropies of the distributions."""
         rows = chosen.size
-        per_chunk = max(1, LOGITS_AT_ONCE // self.vocabulary)
+        per_chunk = max(LEAST_ROWS, LOGITS_AT_ONCE // self.vocabulary)
         flat, tokens = hidden.reshape(rows, -1), chosen.reshape(rows)
         if rows <= per_chunk:
             found = self._chunk_log_probs(flat, tokens, temperature)
         else:
             chunks = -(-rows // per_chunk)
+            per_chunk = -(-rows // chunks)
             spare = chunks * per_chunk - rows
             flat = jnp.pad(flat, ((0, spare), (0, 0))).reshape(chunks, per_chunk, -1)
             tokens = jnp.pad(tokens, (0, spare)).reshape(chunks, per_chunk)
