@@ -1,8 +1,14 @@
 """Judges that misbehave, for a process of their own: it imports this file and no more."""
 
 import os
+import random
+import signal
 import stat
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 
 
 def sleeping(_):
@@ -12,19 +18,82 @@ def sleeping(_):
 
 def rambling(_):
     """A judge that writes lines of its own beside those that are read."""
-    pipe = max(each for each in range(3, 20) if _is_pipe(each))
     lines = {"text": b"hello\n", "deep": b"[" * 100_000 + b"\n", "long": b"x" * 2**25}
 
     def answer(name):
+        connection = max(each for each in range(3, 20) if _is_socket(each))
         said = lines[name]
         while said:
-            said = said[os.write(pipe, said) :]
+            said = said[os.write(connection, said) :]
 
     return answer
 
 
-def _is_pipe(number):
+def _is_socket(number):
     try:
-        return stat.S_ISFIFO(os.fstat(number).st_mode)
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
     except OSError:
         return False
+
+
+def obedient(folder):
+    """A judge that does as it is asked, ``[what, value]``, and knows others by files in
+    ``folder``."""
+    calls = []
+
+    def meet(count):
+        """Return this process once ``count`` have come: only if that many run at once."""
+        Path(folder, str(os.getpid())).touch()
+        while len([*Path(folder).iterdir()]) < count:
+            time.sleep(0.005)
+        return os.getpid()
+
+    def leave_a_sleeper(seconds):
+        sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(folder, "sleeper").write_text(str(sleeper.pid))
+        time.sleep(seconds)
+
+    def count(_):
+        calls.append(1)
+        return len(calls)
+
+    does = {
+        "echo": lambda value: value,
+        "process": lambda _: os.getpid(),
+        "group": lambda _: os.getpgid(0),
+        "server": lambda _: os.getppid(),
+        "sleep": time.sleep,
+        "exit": os._exit,
+        "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+        "draw": lambda _: random.random(),
+        "use": lambda count: len(bytearray(count)),
+        "meet": meet,
+        "leave a sleeper": leave_a_sleeper,
+        "count": count,
+    }
+    return lambda question: does[question[0]](question[1])
+
+
+def with_a_thread(_):
+    """A judge whose setup leaves a thread running."""
+    threading.Thread(target=time.sleep, args=(600.0,), daemon=True).start()
+    return lambda _: os.getpid()
+
+
+def forked_twice(_):
+    """A judge of a process that the system lets fork two others and no more."""
+    fork, forks = os.fork, []
+
+    def fork_until_two():
+        if len(forks) == 2:
+            raise BlockingIOError("no more processes")
+        forks.append(1)
+        return fork()
+
+    os.fork = fork_until_two
+
+    def answer(seconds):
+        time.sleep(seconds)
+        return os.getpid()
+
+    return answer

@@ -451,6 +451,8 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
         (f"seconds = 0\n{PLAIN}{{}}", "", "'seconds' must be a number over 0"),
         (f"count = 1.5\n{PLAIN}{{}}", "", "'count' must be a number of tasks, such as 100"),
+        (f"processes = 0\n{PLAIN}{{}}", "", "'processes' must be a whole number of at least 1"),
+        (f"processes = True\n{PLAIN}{{}}", "", "'processes' must be a whole number of at least 1"),
     ],
 )
 def test_broken_user_task_file_is_refused(tmp_path, text, name, said):
@@ -499,12 +501,12 @@ def test_answer_worker_close_leaves_no_process():
     assert worker.ask(["a", "b"]) == "b"
     with pytest.raises(WorkerFault, match="raised: IndexError"):
         worker.ask([])
-    process = worker._process
-    assert process is not None
+    server, child = worker._server.process, worker._channels[0].process
     worker.close()
-    assert process.returncode is not None
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+    assert server.returncode is not None
+    for process in (server.pid, child):
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process, 0)
 
 
 SLOW = """
@@ -546,25 +548,10 @@ def test_scene_time_limit_resumes_after_a_user_verdict(tmp_path):
     assert found == [0.5]
 
 
-def test_answer_worker_discards_the_reply_to_an_interrupted_request(monkeypatch):
-    worker = Worker("operator:itemgetter", 1, 10.0)
-    assert worker.ask("ab") == "b"
-
-    def interrupted(*given):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(worker, "_line", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            worker.ask("cd")
-    assert worker.ask("ef") == "f"
-    worker.close()
-
-
 def test_answer_worker_refuses_a_reply_to_another_request():
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask("ab") == "b"
-    worker._process.stdin.write(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
+    worker._channels[0]._connection.sendall(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
     with pytest.raises(WorkerFault, match="it answered another question"):
         worker.ask("ef")
     assert worker.ask("gh") == "h"
@@ -589,7 +576,7 @@ def test_answer_worker_that_cannot_start_reports_the_error():
     for _ in range(2):
         with pytest.raises(WorkerFault, match="raised: ModuleNotFoundError"):
             worker.ask(1)
-        assert worker._process is None
+        assert worker._server is None
 
 
 @pytest.mark.slow

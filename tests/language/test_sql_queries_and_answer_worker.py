@@ -106,7 +106,7 @@ def test_answer_worker_that_reads_no_input_times_out():
     """A question longer than a pipe holds would wait for as long as the judge likes."""
     worker = Worker("judges:sleeping", None, 60.0)
     assert worker.ask(0.0) is None
-    worker._process.stdin.write(b"[1, 900.0, 600.0]\n")
+    worker._channels[0]._connection.sendall(b"[1, 900.0, 600.0]\n")
     before = time.perf_counter()
     with pytest.raises(WorkerFault, match="hung: its process reads no questions"):
         worker.ask("x" * 2**20, 0.5)

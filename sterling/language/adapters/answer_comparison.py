@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from sterling.language.adapters import answer_parts, symbolic_answers, text_answers
-from sterling.language.adapters.answer_layout import plain_answer
+from sterling.language.adapters.answer_layout import appears_in, plain_answer, same_text
 from sterling.language.adapters.answer_parts import Parts, left_and_right, take_apart
-from sterling.language.adapters.literal_answers import appears_in, same_text
 from sterling.language.adapters.written_numbers import WrittenNumber, equal_numbers, read_number
 
 _ROOT = re.compile(  # a multiple of a root or of pi: nothing is left to compute

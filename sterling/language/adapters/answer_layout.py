@@ -1,4 +1,5 @@
-r"""Strip an answer of its layout: dollars, boxes, markdown, fonts, phrases and Unicode signs.
+r"""Strip an answer of its layout: dollars, boxes, markdown, fonts, phrases and Unicode signs;
+compare answers as they are written.
 
 What stays is plain LaTeX: ``**−½ m²**`` becomes ``-\frac{1}{2} m^{2}``.
 """
@@ -65,6 +66,8 @@ _WRAPPED = (
     *((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("__", "__")),
     *(("*", "*"), ("_", "_"), ("```", "```"), ("`", "`"), ('"', '"'), ("'", "'"), ("=", "")),
 )
+_LAYOUT = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:!]|\$")
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 
 
 @functools.lru_cache(maxsize=4_000)
@@ -120,3 +123,23 @@ def _level(digits: str) -> str:
 def _written_fraction(sign: str) -> str:
     top, _, bottom = unicodedata.normalize("NFKC", sign).partition("\u2044")
     return f"\\frac{{{top}}}{{{bottom}}}"
+
+
+def same_text(first: str, second: str) -> bool:
+    """Whether two texts differ only in blanks and layout."""
+    return _without_blanks(first) == _without_blanks(second)
+
+
+def appears_in(answer: str, prompt: str) -> bool:
+    """Whether the prompt contains the answer as it is written, except for blanks and layout."""
+    signs = r"\s*".join(map(re.escape, _without_blanks(answer)))
+    whole = rf"(?<![\w.]){signs}(?!\w)"  # x+1 does not count as a part of 2x+1
+    return bool(signs) and re.search(whole, _without_layout(prompt)) is not None
+
+
+def _without_layout(text: str) -> str:
+    return _FRACTIONS.sub(r"\\frac", _LAYOUT.sub("", text))
+
+
+def _without_blanks(text: str) -> str:
+    return re.sub(r"\s", "", _without_layout(text))

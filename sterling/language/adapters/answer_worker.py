@@ -1,201 +1,163 @@
-"""A process that answers questions, so that a judge that hangs or dies can be replaced.
+"""Ask processes questions, so that a judge that hangs or dies can be replaced.
 
-Verifiers that Sterling did not write may raise, loop forever, use up memory or print. They run in a
-process of their own, which is asked over pipes in JSON lines. Python's own time limits use signals,
-which only work in a main thread; this one works in any thread. It is not a sandbox: the code is the
-user's or a package's, not a model's.
+Verifiers that Sterling did not write may raise, loop forever, use up memory or print. They run in
+processes of their own (:mod:`~sterling.system.answer_process`), which are asked over
+sockets in JSON lines. Python's own time limits use signals, which only work in a main thread; this
+one works in any thread. It is not a sandbox: the code is the user's or a package's, not a model's.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import json
 import os
-import select
-import signal
-import subprocess
-import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable
 from typing import Any
 
+from sterling.language.adapters.answer_channel import (
+    AWAY,
+    AnswerChannel,
+    AnswerServer,
+    WorkerFault,
+)
 from sterling.language.time_limits import pause_time_limit
-from sterling.system.away_errors import is_away
-from sterling.system.windows_limits import refuse_on_windows
 
-START_SECONDS = 120.0  # that a worker may take to import what it needs
-MAX_ANSWER_BYTES = 2**24  # of an answer
-AWAY = "away"  # the kind of fault that asking again may mend
-SETTINGS = {"PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu"}  # leave the accelerator to the learner
+PATIENCE_SECONDS = 0.005  # that a question waits for a busy process before another one begins
 
-
-class WorkerFault(Exception):
-    """No answer: ``kind`` is "raised", "away", "hung" or "died"; ``detail`` says more."""
-
-    def __init__(self, kind: str, detail: str):
-        super().__init__(f"{kind}: {detail}")
-        self.kind = kind
-        self.detail = detail
+__all__ = ["AWAY", "Worker", "WorkerFault"]
 
 
 class Worker:
-    """Answers questions in a process of its own, one at a time, each within a time limit.
+    """Answers questions in processes of its own, each within a time limit.
 
-    ``target`` is "module:function"; ``function(setup)`` runs once in the process and returns the
-    function that answers questions. Questions, answers and ``setup`` are plain JSON. ``limit``:
-    seconds that an answer may take, whatever :func:`~sterling.language.time_limits.time_limit` is
-    around it. ``memory``: bytes that the process may use (None: no limit). The process begins with
-    the first question. It begins again after it hung or died, or after an answer was not read (an
-    interrupt). Its hashes are not randomised, so the order of a set of texts is always the same.
-    Safe to share between threads.
+    ``target`` is "module:function"; ``function(setup)`` runs once and returns the function that
+    answers questions. Questions, answers and ``setup`` are plain JSON. ``limit``: seconds that an
+    answer may take, whatever :func:`~sterling.language.time_limits.time_limit` is around it; a wait
+    for a process that is free does not count. ``memory``: bytes that each process may use (None: no
+    limit).
+
+    Safe to share between threads, whose questions are answered at the same time, by at most
+    ``processes`` processes (None: one for each core). They are forked, when they are needed, from
+    one that has run ``function(setup)``; if that left threads running, it alone answers. A process
+    that hung or died, or whose answer was not read (an interrupt), ends with everything it started,
+    and the others go on. Hashes and random numbers begin alike each time, so the order of a set of
+    texts is always the same.
     """
 
-    def __init__(self, target: str, setup: Any, limit: float, memory: int | None = None):
+    def __init__(
+        self,
+        target: str,
+        setup: Any,
+        limit: float,
+        memory: int | None = None,
+        processes: int | None = None,
+    ):
         self.limit = limit
-        self._first = {"target": target, "setup": setup, "memory": memory}
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end: Callable[[], Any] = _no_process
-        self._asked = 0  # questions so far: an answer must carry its question's number
+        self._processes = processes or _cores()
+        self._first = {
+            "target": target,
+            "setup": setup,
+            "memory": memory,
+            "processes": self._processes,
+        }
+        self._changed = threading.Condition()  # holds what follows
+        self._server: AnswerServer | None = None
+        self._channels: list[AnswerChannel] = []
+        self._most = self._processes  # channels
 
     def ask(self, question: Any, limit: float | None = None) -> Any:
         """Return the answer; raises :class:`WorkerFault` if there is none within ``limit``
         seconds."""
         seconds = self.limit if limit is None else limit
-        with self._lock, pause_time_limit():
+        taken: list[AnswerChannel] = []
+        was_read = False
+        with pause_time_limit():
             try:
-                if self._process is None:
-                    self._begin()
-                self._asked += 1
-                return self._exchange([self._asked, seconds, question], seconds)
-            except BaseException as error:
-                if not isinstance(error, WorkerFault) or error.kind not in ("raised", AWAY):
-                    self.close()  # else the next question would get this one's answer
+                self._take_begun(taken)
+                answer = taken[0].ask(question, seconds)
+                was_read = True
+            except WorkerFault as fault:
+                was_read = fault.kind in ("raised", AWAY)
                 raise
+            finally:
+                self._give_back(taken, was_read)
+        return answer
 
     def close(self) -> None:
-        """End the process and everything it started; another question begins a new one."""
-        self._process = None
-        self._end()
+        """End the processes and everything they started; another question begins new ones."""
+        with self._changed:
+            channels, self._channels = self._channels, []
+            for channel in channels:
+                channel.end()
+                if not channel.busy:  # else the thread that waits for the answer closes it
+                    channel.close()
+            self._end_server()
+            self._changed.notify_all()
 
-    def _begin(self) -> None:
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        refuse_on_windows("Verifiers in processes of their own")
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                f"from {__name__} import answer_requests; answer_requests()",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
-            start_new_session=True,
-        )
-        self._end = weakref.finalize(self, _kill_group, self._process)  # also when Python exits
-        self._asked = 0
-        try:
-            self._exchange(self._first, START_SECONDS)
-        except WorkerFault:
-            self.close()  # also if it only raised: without its setup it cannot answer
-            raise
+    def _take_begun(self, taken: list[AnswerChannel]) -> None:
+        """Append a channel to ``taken`` that is this thread's until it is given back, and whose
+        process has begun. If no more can begin, wait for those there are."""
+        self._take(taken)
+        while not taken[0].has_begun():
+            self._give_back(taken, was_read=False)
+            taken.clear()
+            with self._changed:
+                if not self._channels:
+                    raise WorkerFault("died", "its process ended")
+                self._most = len(self._channels)
+            self._take(taken)
 
-    def _exchange(self, question: Any, seconds: float) -> Any:
-        """Send a question, whose number is ``_asked``, and return the process's answer."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        end = time.monotonic() + seconds
-        self._write(process.stdin.fileno(), json.dumps(question).encode() + b"\n", end)
-        try:
-            answer = json.loads(self._line(process.stdout.fileno(), seconds, end))
-            number = answer["number"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise WorkerFault("died", "its answer cannot be read") from error
-        if number != self._asked:
-            raise WorkerFault("died", "it answered another question")
-        if "raised" in answer:
-            raise WorkerFault(AWAY if answer["away"] else "raised", answer["raised"])
-        return answer["answer"]
+    def _take(self, taken: list[AnswerChannel]) -> None:
+        """Append a free channel, or a new one if none gets free soon and there may be more.
 
-    def _write(self, pipe: int, left: bytes, end: float) -> None:
-        """Write the question, within the time limit too: the process might not read it."""
-        os.set_blocking(pipe, False)
-        while left:
-            if not select.select([], [pipe], [], max(0.0, end - time.monotonic()))[1]:
-                raise WorkerFault("hung", "its process reads no questions")
-            try:
-                left = left[os.write(pipe, left) :]
-            except BrokenPipeError as error:
-                raise WorkerFault("died", "its process had ended") from error
+        ``taken`` is written before anything else changes, so an interrupt loses no channel.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
+        with self._changed:
+            while True:
+                free = next((each for each in self._channels if not each.busy), None)
+                if free is not None:
+                    taken.append(free)
+                    free.busy = True
+                    return
+                full = len(self._channels) >= self._most
+                left = end - time.monotonic() if self._channels else 0.0
+                if not full and left <= 0.0:
+                    taken.append(self._new_channel())
+                    self._channels.append(taken[0])
+                    return
+                self._changed.wait(None if full else left)
 
-    def _line(self, pipe: int, seconds: float, end: float) -> bytes:
-        found = bytearray()
-        while not found.endswith(b"\n"):
-            ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
-            more = os.read(pipe, 65_536) if ready else b""
-            if not ready:
-                raise WorkerFault("hung", f"no answer after {seconds:g} seconds")
-            if not more or len(found) > MAX_ANSWER_BYTES:
-                raise WorkerFault("died", "its answer is too long" if more else "its process ended")
-            found += more
-        return bytes(found.partition(b"\n")[0])
+    def _give_back(self, taken: list[AnswerChannel], was_read: bool) -> None:
+        """Let others use a channel; end it if it may still send an answer."""
+        with self._changed:
+            for channel in taken:
+                if was_read and channel in self._channels:
+                    channel.busy = False
+                    continue
+                if channel in self._channels:
+                    self._channels.remove(channel)
+                    channel.end()
+                channel.close()
+            self._changed.notify()  # also without a channel: who was to take it may have given up
 
+    def _new_channel(self) -> AnswerChannel:
+        for _ in range(2):  # the server may have died
+            if self._server is None:
+                self._most = self._processes
+                self._server = AnswerServer(self._first)
+                self._most = self._processes if self._server.forks else 1
+            channel = self._server.open_channel()
+            if channel is not None:
+                return channel
+            self._end_server()
+        raise WorkerFault("died", "its process had ended")
 
-def _no_process() -> None:
-    """Do nothing: there is no process to end yet."""
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it is gone already
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):  # what was left to write has no reader
-            pipe.close()
+    def _end_server(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.end()
 
 
-def answer_requests() -> None:
-    """Answer line by line until the pipe closes; runs in the worker's process."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # what the judge reads or prints must not mix with our lines
-    os.dup2(2, 1)
-    first = json.loads(requests.readline())
-    if first["memory"] is not None:
-        import resource  # not on Windows
-
-        resource.setrlimit(resource.RLIMIT_AS, (first["memory"], first["memory"]))
-    answer: Callable[[Any], Any] | None = None
-
-    def begin(question: Any) -> None:
-        nonlocal answer
-        module, _, function = question["target"].partition(":")
-        answer = getattr(importlib.import_module(module), function)(question["setup"])
-
-    _send_answer(replies, 0, begin, first)
-    assert answer is not None
-    for line in requests:
-        number, seconds, question = json.loads(line)
-        # the process ends by itself if its parent is no longer there to end it
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + 5.0)
-        _send_answer(replies, number, answer, question)
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-
-
-def _send_answer(replies: Any, number: int, answer: Callable[[Any], Any], question: Any) -> None:
-    try:
-        reply = json.dumps({"number": number, "answer": answer(question)})
-    except BaseException as error:  # a judge's sys.exit() is reported like any other fault
-        said = f"{type(error).__name__}: {error}"[:500]
-        reply = json.dumps({"number": number, "raised": said, "away": is_away(error)})
-    replies.write(reply.encode() + b"\n")
-    replies.flush()
+def _cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

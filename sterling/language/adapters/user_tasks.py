@@ -20,7 +20,8 @@ with one verdict for each response: of a batch, with all responses to a task sid
 one response where a verdict is due at once and there is no ``verify``. ``within = (0, 1)`` says
 that rewards lie there, which makes intervals narrower.
 
-``verify`` runs in a process of its own. If it raises, hangs, dies or returns nonsense, one response
+``verify`` runs in processes of its own, in up to 32 at once: each has its own copy of what the file
+keeps. ``processes = 1`` says otherwise. If it raises, hangs, dies or returns nonsense, one response
 loses its reward, with a reason that says so, and nothing else happens. If ``verify_batch`` raises,
 hangs or dies, it is asked about each task's responses alone: those of one task lose their rewards.
 """
@@ -49,6 +50,7 @@ from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 SECONDS = 10.0
+PROCESSES = 32  # verdicts may mostly wait, such as for a server
 MAX_REASON_CHARACTERS = 40  # of a verdict's reason
 
 
@@ -68,9 +70,7 @@ class UserTasks:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
         self.within = _read_bounds(self.made, self.file)
         setup = [os.path.abspath(path), maker]
-        self._worker = Worker(
-            f"{__name__}:make_answerer", setup, verdict_seconds(self.made, self.file)
-        )
+        self._worker = make_worker(f"{__name__}:make_answerer", setup, self.made, self.file)
 
     @property
     def judge_text(self) -> str:
@@ -162,12 +162,16 @@ class UserTasks:
         return found
 
 
-def verdict_seconds(made: Any, file: str) -> float:
-    """Return a verdict's time limit in seconds: the user's ``seconds``, or 10."""
+def make_worker(target: str, setup: Any, made: Any, file: str) -> Worker:
+    """Return the worker of a user's file: the user's ``seconds`` (10) limit a verdict's time, and
+    ``processes`` (32) how many may be judged at once."""
     seconds = getattr(made, "seconds", SECONDS)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise Mistake(f"{file}: 'seconds' must be a number over 0")
-    return float(seconds)
+    processes = getattr(made, "processes", PROCESSES)
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        raise Mistake(f"{file}: 'processes' must be a whole number of at least 1, such as 1")
+    return Worker(target, setup, float(seconds), processes=processes)
 
 
 def _read_bounds(made: Any, file: str) -> tuple[float, float] | None:

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from sterling.language import question_order
 from sterling.language.adapters.answer_worker import AWAY, Worker, WorkerFault
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.adapters.user_tasks import UserTasks, verdict_seconds
+from sterling.language.adapters.user_tasks import UserTasks, make_worker
 from sterling.language.batch_verdicts import Asked, ask_for_verdicts
 from sterling.language.jsonl_records import PromptMessages
 from sterling.language.scene import TextWorld
@@ -178,7 +178,7 @@ def probe_judge(world: TextWorld, level: int) -> Verdict | None:
 class JudgedQuestions:
     """The tasks of a family, whose answers ``judge`` judges (:func:`judge_reference`).
 
-    It runs in a process of its own, within its file's ``seconds`` (10) for each answer that it gets
+    It runs in processes of its own, within its file's ``seconds`` (10) for each answer that it gets
     at once; a function that cannot be imported runs in this process. If it raises, hangs or returns
     anything but a finite number or named ones, the answer has no verdict, and the reason says why.
     A reward of at least 1 counts as right.
@@ -193,8 +193,8 @@ class JudgedQuestions:
         else:
             self._takes_lists = takes_lists(user_imports.load(judge))
             place, _ = user_imports.split_reference(judge)
-            seconds = verdict_seconds(user_imports.load(place), Path(place).name)
-            self._worker = Worker(f"{judge_calls.__name__}:make_answerer", judge, seconds)
+            target, file = f"{judge_calls.__name__}:make_answerer", Path(place).name
+            self._worker = make_worker(target, judge, user_imports.load(place), file)
 
     @property
     def judge_text(self) -> str:
