@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
+from sterling.nets.attention.dense_attention import attend
 from sterling.nets.attention.segment_attention import attend_segments
 from sterling.nets.attention.segments import Segments
 from sterling.nets.key_value_cache import Cache, attend_to_cache, write_tokens
@@ -148,18 +149,25 @@ class Transformer(eqx.Module):
         *,
         at: Int[Array, "#batch time"] | None = None,
         segments: Segments | None = None,
+        in_blocks: bool = True,
     ) -> Float[Array, "batch time width"]:
         """Return the outputs of whole sequences. No other token attends to those where ``mask`` is
         False (None: all are valid); a token always attends to itself, so padding stays finite. If
         several sequences share a row, ``at`` gives the tokens' positions, and ``segments`` which
-        tokens each attends to (it replaces ``mask``)."""
+        tokens each attends to (it replaces ``mask``). ``in_blocks``: long rows are read in blocks,
+        by loops whose length depends on the segments; exported policies have none."""
         at = jnp.arange(x.shape[1], dtype=jnp.int32)[None] if at is None else at
         segments = Segments.causal(x.shape[1], mask) if segments is None else segments
         turn = rotations(at, self.form.rates)
+        allowed = None if in_blocks else segments.dense()
 
         def layer(x: Array, block: Block) -> tuple[Array, None]:
             queries, keys, values = self._split(block, x, turn)
-            return self._finish(block, x, attend_segments(queries, keys, values, segments)), None
+            if allowed is None:
+                found = attend_segments(queries, keys, values, segments)
+            else:
+                found = attend(queries, keys, values, allowed)
+            return self._finish(block, x, found), None
 
         step: Any = layer if self.form.remember else jax.checkpoint(layer)
         x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLLED_LAYERS)

@@ -107,6 +107,15 @@ def test_decision_transformer_ignores_padding():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+def test_decision_transformer_of_long_contexts_can_be_exported():
+    """It has no loop whose length is computed: exported policies have none."""
+    state, batch = make(), batch_of()
+    long = jax.tree.map(lambda x: jnp.concatenate([x] * 15, 1), batch)
+    program = str(jax.make_jaxpr(outputs)(state, long))
+    assert f"{3 * 15 * LENGTH}" in program
+    assert "while" not in program
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [BOX, CHOICES, SEVERAL], ids=["box", "choices", "several"])
 def test_decision_transformer_loss_matches_hand_values(action):

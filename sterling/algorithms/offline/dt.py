@@ -90,7 +90,8 @@ class Nets(eqx.Module):
         tokens = jnp.stack([part + time_embedding for part in parts], 2).reshape(
             batch, 3 * time, -1
         )
-        obs_tokens = self.stack(self.norm(tokens), jnp.repeat(context.mask, 3, 1))
+        valid = jnp.repeat(context.mask, 3, 1)
+        obs_tokens = self.stack(self.norm(tokens), valid, in_blocks=False)
         return self.head(obs_tokens.reshape(batch, time, 3, -1)[:, :, 1])
 
 
