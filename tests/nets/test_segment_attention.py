@@ -62,6 +62,25 @@ def remembering_nothing(*inputs):
     return jax.lax.scan(step, 0, None, length=1)[1][0]
 
 
+@pytest.mark.parametrize("some_valid", [False, True])
+def test_tokens_attend_to_their_segment_up_to_themselves_and_to_its_prefix(some_valid):
+    batch, time = 2, 90
+    valid = np.random.default_rng(6).random((batch, time)) < 0.7
+    segments = packs(5, batch, time)
+    if some_valid:
+        segments = Segments(segments.begin, segments.prefix, segments.end, jnp.asarray(valid))
+    found, prefixes = np.asarray(segments.dense()), 0
+    for row in range(batch):
+        for at in range(time):
+            begin, prefix, end = (int(x[row, at]) for x in jax.tree.leaves(segments)[:3])
+            expected = {*range(begin, at + 1), *range(prefix, end)}
+            if some_valid:
+                expected = {each for each in expected if valid[row, each]} | {at}
+            assert {*np.flatnonzero(found[row, at])} == expected
+            prefixes += end > prefix
+    assert prefixes
+
+
 @pytest.mark.parametrize(
     ("heads", "key_heads", "time", "kind"),
     [(4, 1, 300, jnp.float32), (4, 2, 160, jnp.float32), (2, 2, 200, jnp.bfloat16)],
