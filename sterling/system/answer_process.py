@@ -46,6 +46,7 @@ def answer_requests() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # what a verifier reads or prints must not mix with our lines
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # line by line: a killed process would lose what it has not written
     random.seed(0)
     server: _Server | None = None
 
@@ -131,12 +132,14 @@ class _Server:
 
     def _answer_over(self, connection: socket.socket, number: int) -> None:
         """Answer the questions of a socket, in a new child if this process may fork."""
+        seed = random.getrandbits(64)  # which differs for each child, and is repeated
         if not self.forks:
+            _seed_random_numbers(seed)
             answer_questions(connection, self.answer)
             return
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # else a child would write the same again
-        seed = random.getrandbits(64)  # which differs for each child, and is repeated
+            with contextlib.suppress(Exception):  # a setup may have closed or replaced it
+                stream.flush()  # else a child would write the same again
         process = os.fork()
         if process:
             self.children[number] = process

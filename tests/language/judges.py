@@ -53,6 +53,10 @@ def obedient(folder):
         Path(folder, "sleeper").write_text(str(sleeper.pid))
         time.sleep(seconds)
 
+    def print_and_sleep(words):
+        print(words)
+        time.sleep(600.0)
+
     def count(_):
         calls.append(1)
         return len(calls)
@@ -67,6 +71,8 @@ def obedient(folder):
         "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
         "draw": lambda _: random.random(),
         "use": lambda count: len(bytearray(count)),
+        "print": print,
+        "print and sleep": print_and_sleep,
         "meet": meet,
         "leave a sleeper": leave_a_sleeper,
         "count": count,
@@ -80,17 +86,44 @@ def with_a_thread(_):
     return lambda _: os.getpid()
 
 
+def with_numpy(_):
+    """A judge that draws random numbers by NumPy."""
+    import numpy as np
+
+    return lambda _: np.random.rand()
+
+
+def with_closed_output(_):
+    """A judge whose setup has closed what it prints to."""
+    sys.stdout.close()
+
+    def answer(seconds):
+        time.sleep(seconds)
+        return os.getpid()
+
+    return answer
+
+
 def forked_twice(_):
     """A judge of a process that the system lets fork two others and no more."""
+    return _forked(2)
+
+
+def never_forked(_):
+    """A judge of a process that the system lets fork no other."""
+    return _forked(0)
+
+
+def _forked(most):
     fork, forks = os.fork, []
 
-    def fork_until_two():
-        if len(forks) == 2:
+    def fork_until_most():
+        if len(forks) == most:
             raise BlockingIOError("no more processes")
         forks.append(1)
         return fork()
 
-    os.fork = fork_until_two
+    os.fork = fork_until_most
 
     def answer(seconds):
         time.sleep(seconds)

@@ -13,27 +13,10 @@ from pathlib import Path
 import pytest
 
 from sterling.language import tasks
-from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.adapters import answer_channel
+from sterling.language.adapters.answer_worker import WorkerFault
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def start(monkeypatch, tmp_path):
-    """Start workers whose judge is ``obedient``, and end them after the test."""
-    monkeypatch.syspath_prepend(str(HERE))  # judges of tests can be imported by other processes
-    folder = tmp_path / "processes"
-    folder.mkdir()
-    workers = []
-
-    def started(processes, limit=60.0, target="judges:obedient", **settings):
-        workers.append(Worker(target, str(folder), limit, processes=processes, **settings))
-        return workers[-1]
-
-    started.folder = folder
-    yield started
-    for worker in workers:
-        worker.close()
 
 
 def ask_at_once(worker, questions):
@@ -194,11 +177,6 @@ def test_interrupts_at_any_time_lose_no_process(start):
     assert not any(channel.busy for channel in worker._channels)
 
 
-def test_setup_that_leaves_threads_running_is_not_forked(start):
-    worker = start(8, target="judges:with_a_thread")
-    assert {*ask_at_once(worker, [None] * 8)} == {worker._server.process.pid}
-
-
 def test_random_numbers_of_processes_differ_and_are_repeated(start):
     drawn = []
     for _ in range(2):
@@ -213,6 +191,14 @@ def test_random_numbers_of_processes_differ_and_are_repeated(start):
     assert len(set(drawn[0])) == 3
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_random_numbers_of_numpy_are_repeated(start, processes):
+    """Whether the process is the first one or was forked."""
+    workers = [start(processes, target="judges:with_numpy") for _ in range(2)]
+    one, other = (worker.ask(0) for worker in workers)
+    assert one == other
+
+
 def test_memory_limit_holds_for_each_process(start):
     limit = 2**28
     worker = start(3, memory=limit)
@@ -222,11 +208,30 @@ def test_memory_limit_holds_for_each_process(start):
         worker.ask(["use", limit])
 
 
-def test_answer_worker_goes_on_when_no_more_processes_can_be_forked(start):
-    worker = start(8, target="judges:forked_twice")
-    found = {*ask_at_once(worker, [0.05] * 8)}
-    assert len(found) == 2
-    assert {*ask_at_once(worker, [0.0] * 8)} <= found
+def test_interrupt_while_a_process_is_opened_is_made_up_for(start, monkeypatch):
+    worker = start(3)
+    process = worker.ask(["process", 0])
+    server, files = worker._server, len(os.listdir("/proc/self/fd"))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(answer_channel, "AnswerChannel", interrupted)
+        with ThreadPoolExecutor(1) as pool:
+            busy = pool.submit(worker.ask, ["sleep", 0.5])
+            assert comes_true(lambda: worker._channels[0].busy)
+            with pytest.raises(KeyboardInterrupt):
+                worker.ask(["echo", 0])
+            busy.result()
+    found = ask_at_once(worker, [["meet", 3]] * 3)
+    assert len({process, *found}) == 3
+    assert worker._server is server
+    numbers = [channel._number for channel in worker._channels]
+    assert len({*numbers}) == 3
+    assert len(os.listdir("/proc/self/fd")) == files + 2
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    assert comes_true(lambda: len(children.read_text().split()) == 3)
 
 
 TASKS = """
@@ -255,4 +260,4 @@ def test_verdicts_of_a_users_file_are_given_at_the_same_time(tmp_path, capfd):
     family.close()
     assert capfd.readouterr().err == ""  # no warning about the fork
     file.write_text(f"processes = 1{file.read_text()}")
-    assert tasks.find_family(str(file))._worker._processes == 1
+    assert tasks.find_family(str(file))._worker._first["processes"] == 1

@@ -75,7 +75,9 @@ class AnswerServer:
     def open_channel(self) -> AnswerChannel | None:
         """Return a channel to a new process; None if the server is dead."""
         own, other = socket.socketpair()
-        command = COMMAND.pack(OPEN, self._opened)
+        number = self._opened
+        self._opened += 1  # also if it fails or is interrupted: no two children have one number
+        command = COMMAND.pack(OPEN, number)
         with other:  # until it has been received: some systems lose a socket that is closed before
             try:
                 socket.send_fds(self._control, [command], [other.fileno()])
@@ -86,8 +88,11 @@ class AnswerServer:
         if not alive:
             own.close()
             return None
-        self._opened += 1
-        return AnswerChannel(self, self._opened - 1, own)
+        return AnswerChannel(self, number, own)
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
 
     def end_channel(self, number: int, process: int) -> None:
         """Kill a channel's process and everything it started."""

@@ -37,10 +37,10 @@ class Worker:
 
     Safe to share between threads, whose questions are answered at the same time, by at most
     ``processes`` processes (None: one for each core). They are forked, when they are needed, from
-    one that has run ``function(setup)``; if that left threads running, it alone answers. A process
-    that hung or died, or whose answer was not read (an interrupt), ends with everything it started,
-    and the others go on. Hashes and random numbers begin alike each time, so the order of a set of
-    texts is always the same.
+    one that has run ``function(setup)``; if that left threads running, or the system lets it fork
+    none, one process answers all. A process that hung or died, or whose answer was not read (an
+    interrupt), ends with everything it started, and the others go on. Hashes and random numbers
+    begin alike each time, so the order of a set of texts is always the same.
     """
 
     def __init__(
@@ -52,17 +52,16 @@ class Worker:
         processes: int | None = None,
     ):
         self.limit = limit
-        self._processes = processes or _cores()
-        self._first = {
+        self._first: dict[str, Any] = {
             "target": target,
             "setup": setup,
             "memory": memory,
-            "processes": self._processes,
+            "processes": processes or _cores(),
         }
         self._changed = threading.Condition()  # holds what follows
         self._server: AnswerServer | None = None
         self._channels: list[AnswerChannel] = []
-        self._most = self._processes  # channels
+        self._most: int = self._first["processes"]  # channels
 
     def ask(self, question: Any, limit: float | None = None) -> Any:
         """Return the answer; raises :class:`WorkerFault` if there is none within ``limit``
@@ -101,10 +100,18 @@ class Worker:
             self._give_back(taken, was_read=False)
             taken.clear()
             with self._changed:
-                if not self._channels:
-                    raise WorkerFault("died", "its process ended")
-                self._most = len(self._channels)
+                self._limit_processes()
             self._take(taken)
+
+    def _limit_processes(self) -> None:
+        """Have no more processes than there are; if there are none, one that forks none."""
+        if self._channels:
+            self._most = len(self._channels)
+        elif self._server is not None and self._server.forks and self._server.is_alive():
+            self._end_server()
+            self._first["processes"] = 1
+        else:
+            raise WorkerFault("died", "its process ended")
 
     def _take(self, taken: list[AnswerChannel]) -> None:
         """Append a free channel, or a new one if none gets free soon and there may be more.
@@ -143,9 +150,9 @@ class Worker:
     def _new_channel(self) -> AnswerChannel:
         for _ in range(2):  # the server may have died
             if self._server is None:
-                self._most = self._processes
+                self._most = self._first["processes"]
                 self._server = AnswerServer(self._first)
-                self._most = self._processes if self._server.forks else 1
+                self._most = self._most if self._server.forks else 1
             channel = self._server.open_channel()
             if channel is not None:
                 return channel
