@@ -76,6 +76,7 @@ def _run_setup(first: dict[str, Any]) -> Answer:
         resource.setrlimit(resource.RLIMIT_AS, (first["memory"], first["memory"]))
     module, _, function = first["target"].partition(":")
     made: Answer = getattr(importlib.import_module(module), function)(first["setup"])
+    _seed_random_numbers(random.getrandbits(64))  # imports what each child would import again
     return made
 
 
@@ -188,9 +189,8 @@ def _has_ended(process: int) -> bool:
 
 def _seed_random_numbers(seed: int) -> None:
     random.seed(seed)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(seed % 2**32)
+    if "numpy" in sys.modules:  # which imports its random numbers when they are used first
+        importlib.import_module("numpy.random").seed(seed % 2**32)
 
 
 def answer_questions(connection: socket.socket, answer: Answer) -> None:
