@@ -213,11 +213,14 @@ def test_interrupt_while_a_process_is_opened_is_made_up_for(start, monkeypatch):
     process = worker.ask(["process", 0])
     server, files = worker._server, len(os.listdir("/proc/self/fd"))
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
+    class Interrupt:
+        __hash__ = None
+
+        def __eq__(self, reply):  # compared with the server's reply
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(answer_channel, "AnswerChannel", interrupted)
+        patched.setattr(answer_channel, "TAKEN", Interrupt())
         with ThreadPoolExecutor(1) as pool:
             busy = pool.submit(worker.ask, ["sleep", 0.5])
             assert comes_true(lambda: worker._channels[0].busy)

@@ -32,7 +32,8 @@ def test_answer_worker_answers_in_one_process_when_none_can_be_forked(start):
     assert worker.ask(0.0) == worker._server.process.pid
 
 
-def test_what_a_judge_prints_is_seen_at_once_whatever_ends_its_process(start, capfd):
+def test_what_a_judge_prints_is_seen_at_once_whatever_ends_its_process(start, monkeypatch, capfd):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     worker = start(2)
     worker.ask(["print", "first words"])
     assert capfd.readouterr() == ("", "first words\n")
