@@ -14,7 +14,7 @@ from sterling.cli_options import WRONG_USE, parse_command_line
 from sterling.commands.options.option_spelling import spell_as_options
 from sterling.system.interrupts import EXIT_INTERRUPTED, CtrlCHandler
 from sterling.system.mistake import Mistake
-from sterling.system.own_process import claim_process
+from sterling.system.processes.own_process import claim_process
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 PLACE_REFUSED = (  # errors of the file system about a path that the user gave

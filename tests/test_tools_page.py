@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sterling.cli import main
-from sterling.language.scene_dialogue import ChatSettings, demonstrate
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
+from sterling.language.worlds.world_solutions import demonstrate
 
 PAGE = (Path(__file__).parents[1] / "docs" / "tools.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

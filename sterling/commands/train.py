@@ -25,6 +25,7 @@ from sterling.lookup import entry_points, user_imports
 LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
     *("model", "levels", "held_out", "judge", "rewards", "rewards_each", "right_if", "curriculum"),
+    *("agent", "agent_seconds", "agent_turns", "agent_contexts", "agents_at_once"),
     *("texts", "examples", "context", "slots"),
     *("scene_seconds", "dump", "replay", "pool", "lora", "forget"),
 )
@@ -88,6 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_log_options(parser)
     _add_online_options(parser)
     training_options.add_language_options(parser)
+    training_options.add_agent_options(parser)
     training_output.add_options(parser)
 
 
@@ -140,7 +142,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     offline = "offline updates, before any environment step"
     add("--updates", type=option_values.integer, metavar="N", help=offline)
     judged = "environment to evaluate in, and with --steps to act in (the one that FILE names)"
-    add("--environment", metavar="ENV", help=judged)
+    add("--environment", "--tasks", metavar="ENV", help=judged)
     add("--data", type=Path, metavar="FILE", help="the dataset, if ENVIRONMENT is not a file")
     of_batch = "share of each batch that is from the dataset during the online phase (0.5)"
     add("--share", type=option_values.number, metavar="X", help=of_batch)

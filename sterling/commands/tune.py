@@ -98,6 +98,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     train.add_return_options(parser.add_argument)
     train.add_log_options(parser)
     training_options.add_language_options(parser)
+    training_options.add_agent_options(parser)
 
 
 def _add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -40,6 +41,9 @@ class Turn:
     seat: int
     messages: tuple[Message, ...]
     fresh_context: bool = False  # the seat forgets what was said before: these messages are all
+    after: int | None = None  # the seat's turn whose answer the messages follow; None: its latest
+    limit: int | None = None  # most tokens of the answer; None: as many as any answer may have
+    stop: tuple[str, ...] = ()  # texts that end the answer, and are no part of it
 
 
 @runtime_checkable
@@ -80,6 +84,12 @@ class DueCall:
     function: Callable[[], Any]
     then: Callable[[Any], None]
     limited: bool  # whether a scene's time limit holds for it; else it has one of its own
+    waits: bool = False  # whether the function returns at once, with a Future of the result
+
+    def result(self) -> Any:
+        """Call the function, and return its result once it is there."""
+        found = self.function()
+        return found.result() if self.waits else found
 
 
 class BaseScene(abc.ABC):
@@ -137,6 +147,12 @@ class BaseScene(abc.ABC):
         thread of its own, beside those of other scenes and for at most a scene's time limit, and
         ``then`` where the scene is played."""
         self._call(DueCall(function, then, limited=True))
+
+    def wait(self, function: Callable[[], Future[Any]], then: Callable[[Any], None]) -> None:
+        """Have who plays the scene call a function that returns a Future, such as that of the next
+        request of another program; then ``then(result)``. Do nothing else in the turn. No time
+        limit holds for it, and it takes no thread."""
+        self.due_call = DueCall(function, then, limited=False, waits=True)
 
     def _call(self, due: DueCall) -> None:
         if self.in_batch:

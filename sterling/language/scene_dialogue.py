@@ -20,6 +20,7 @@ from sterling.language.batch_verdicts import judge_together
 from sterling.language.engine.ask import Said
 from sterling.language.engine.local_sampler import worker_slots
 from sterling.language.engine.slots import SlotShapes
+from sterling.language.engine.stop_texts import ended_answer
 from sterling.language.engine.transcript import Transcript
 from sterling.language.models.length_rounding import round_up_length
 from sterling.language.named_rewards import RewardRule, RightRule
@@ -27,7 +28,6 @@ from sterling.language.scene import (
     DueCall,
     Message,
     Scene,
-    check_seat,
     check_verdicts,
     error_line,
 )
@@ -35,7 +35,10 @@ from sterling.language.task import Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.tools.thread_bound_calls import WrongThread
+from sterling.types import Mistake
 
+OPENING_TOO_LONG = "its opening is longer than the context"
+TOO_LONG = "context_length_exceeded"
 UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
 
 
@@ -84,7 +87,7 @@ class SceneBatch:
         found, calls = self.advance()
         while calls:
             for number, call in calls:
-                self.take_result(number, call, call.function)
+                self.take_result(number, call, call.result)
             more, calls = self.advance()
             found += more
         return found
@@ -93,21 +96,28 @@ class SceneBatch:
         """Return the transcripts whose seat is to speak, after appending what was said to it, and
         the calls that scenes wait for: of the scenes that have gone on since the last time. If all
         have waited, those that wait for verdicts of a batch get them, and may go on."""
+        speaking: list[Transcript] = []
+        calls: list[tuple[int, DueCall]] = []
         while True:
-            speaking: list[Transcript] = []
-            calls: list[tuple[int, DueCall]] = []
-            ready, self._ready = sorted(self._ready), set()
-            for number in ready:
-                scene: Any = self.scenes[number]
-                call = getattr(scene, "due_call", None)
-                if call is not None and not self._given_up(number):
-                    scene.due_call = None
-                    calls.append((number, call))
-                elif (transcript := self._speaking(number)) is not None:
-                    speaking.append(transcript)
+            while self._ready:  # a scene may go on at once, when its seat cannot speak
+                ready, self._ready = sorted(self._ready), set()
+                for number in ready:
+                    self._go_on(number, speaking, calls)
             self.waited_for |= {each.scene for each in speaking} | {number for number, _ in calls}
             if self.waited_for or not self._give_verdicts():
                 return speaking, calls
+
+    def _go_on(
+        self, number: int, speaking: list[Transcript], calls: list[tuple[int, DueCall]]
+    ) -> None:
+        """Add what a scene waits for now."""
+        scene: Any = self.scenes[number]
+        call = getattr(scene, "due_call", None)
+        if call is not None and not self._given_up(number):
+            scene.due_call = None
+            calls.append((number, call))
+        elif (transcript := self._speaking(number)) is not None:
+            speaking.append(transcript)
 
     def _give_verdicts(self) -> bool:
         """Give the scenes the verdicts that they wait for; return whether any did."""
@@ -136,31 +146,56 @@ class SceneBatch:
             self._give_up(number, f"there are no verdicts on seat {scene.turn.seat!r}")
             return None
         opens = not transcript.turns or getattr(scene.turn, "fresh_context", False)
-        tokens = self._tokens(transcript, scene.turn.messages, opens)
-        before = 0 if opens else len(transcript.context)
-        if before + len(tokens) + self.settings.limit > self.settings.context:
-            transcript.cut = transcript.full = True
-            if not transcript.turns:
-                transcript.failed = "its opening is longer than the context"
-            return None
-        if opens and transcript.turns:
-            transcript.begin_context()
-            if len(transcript.starts) > self.settings.contexts:
-                self._give_up(number, "it began more contexts than its world has")
+        before = [] if opens else transcript.until(_option(scene.turn, "after"))
+        try:
+            tokens = self._tokens(before, scene.turn.messages)
+        except Mistake as error:  # of the chat template
+            if self._tell(number, str(error), ""):
                 return None
+            raise
+        read, room = len(before) + len(tokens), self.settings.context
+        if read + (limit := self.answer_limit(transcript)) > room:
+            transcript.cut = True
+            why = f"{read} tokens, and an answer of up to {limit}, do not fit a context of {room}"
+            if not self._tell(number, why, TOO_LONG):
+                transcript.full = True
+                transcript.failed = "" if transcript.turns else OPENING_TOO_LONG
+            return None
+        if not opens:
+            transcript.follow(_option(scene.turn, "after"))
+        elif transcript.turns:
+            transcript.begin_context()
+        if len(transcript.starts) > self.settings.contexts:
+            self._give_up(number, "it began more contexts than its world has")
+            return None
         transcript.hear(tokens)
         return transcript
 
+    def answer_limit(self, transcript: Transcript) -> int:
+        """Return the most tokens of the answer that a transcript's seat is about to give."""
+        scene: Any = self.scenes[transcript.scene]
+        return min(self.settings.limit, _option(scene.turn, "limit") or self.settings.limit)
+
+    def _tell(self, number: int, why: str, code: str) -> bool:
+        """Tell a scene why its seat cannot speak; return False if it has no ``cannot_speak``."""
+        scene: Any = self.scenes[number]
+        if not hasattr(scene, "cannot_speak"):
+            return False
+        self._react(number, partial(scene.cannot_speak, why, code))
+        return True
+
     def add_answer(self, transcript: Transcript, said: Said) -> None:
         """Append an answer to the transcript, and pass it to the scene."""
-        scene = self.scenes[transcript.scene]
-        assert not isinstance(scene, str)
+        scene: Any = self.scenes[transcript.scene]
+        tokenizer, stops = self.settings.tokenizer, _option(scene.turn, "stop") or ()
+        read = len(transcript.context)
+        said, text, ended = ended_answer(said, tokenizer, stops)
         transcript.say(said.ids, said.log_prob, said.version)
-        transcript.cut |= not said.stopped
-        tokenizer = self.settings.tokenizer
+        transcript.cut |= not ended
         # A thought that the template began stays a thought if the answer is cut before its end.
-        text = tokenizer.decode(said.ids[:-1] if said.stopped else said.ids)
         text = "<think>" * tokenizer.starts_in_thought + text
+        if (noted := getattr(scene, "note_answer", None)) is not None:
+            noted(said, read, tokenizer)
         self._react(transcript.scene, partial(scene.say, text))
 
     def take_result(self, number: int, call: DueCall, result: Callable[[], Any]) -> None:
@@ -209,6 +244,11 @@ class SceneBatch:
             self.settings.rule.report_missing(names)
         return lines
 
+    def close(self) -> None:
+        """Release what scenes hold (their own ``close``)."""
+        for scene in self.scenes:
+            getattr(scene, "close", lambda: None)()
+
     def _combined(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose named rewards are combined as the rule says."""
         if not getattr(verdict, "rewards", None):
@@ -226,13 +266,12 @@ class SceneBatch:
                 found = f"{len(verdicts[seat])} verdicts on seat {seat}"
                 raise ValueError(f"{found}, which had {transcript.turns} turns")
 
-    def _tokens(
-        self, transcript: Transcript, messages: Sequence[Message], opens: bool
-    ) -> list[int]:
+    def _tokens(self, before: Sequence[int], messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of messages that follow ``before``, or open a context."""
         tokenizer = self.settings.tokenizer
-        if opens:
+        if not before:
             return tokenizer.encode_opening(messages)
-        close = [] if transcript.ids[-1] in tokenizer.stops else [tokenizer.end]
+        close = [] if before[-1] in tokenizer.stops else [tokenizer.end]
         return close + tokenizer.encode_continuation(messages)
 
     def _of_scene(self, number: int) -> list[Transcript]:
@@ -242,22 +281,11 @@ class SceneBatch:
         return any(each.failed or each.full for each in self._of_scene(number))
 
     def _give_up(self, number: int, why: str) -> None:
-        for transcript in self._of_scene(number):
+        for transcript in self._of_scene(number) or [Transcript(number, 0)]:
             transcript.failed = why
+            self.transcripts[number, transcript.seat] = transcript
 
 
-def demonstrate(
-    world: Any, scenes: Sequence[Scene | str], settings: ChatSettings
-) -> list[Transcript]:
-    """Return the transcripts of scenes in which the world's own ``solve`` speaks, without a limit
-    on its answers; transcripts longer than the context are marked as cut."""
-    batch = SceneBatch(scenes, dataclasses.replace(settings, context=UNLIMITED_CONTEXT))
-    while waiting := batch.waiting():
-        for transcript in waiting:
-            check_seat(world, transcript.seat)
-            ids = settings.tokenizer.encode_answer(world.solve(batch.scenes[transcript.scene]))
-            batch.add_answer(transcript, Said(ids, [0.0] * len(ids), True))
-    transcripts = batch.finish()
-    for transcript in transcripts:
-        transcript.cut = transcript.full = transcript.longest > settings.context
-    return transcripts
+def _option(turn: Any, name: str) -> Any:
+    """Return an optional field of a turn, which a user's own class of turns may lack."""
+    return getattr(turn, name, None)

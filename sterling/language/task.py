@@ -48,6 +48,8 @@ class Task:
     prompt: str  # the user's message to the model
     answer: Any  # what ``verify`` needs to know
     system: str = ""  # a system message, if the family has one
+    outcome: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    """What a program that worked on it left, for a judge: see language/programs."""
 
 
 @dataclasses.dataclass(frozen=True)

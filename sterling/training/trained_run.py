@@ -272,6 +272,6 @@ def run_return_bounds(settings: Settings) -> Bounds | None:
 
     if settings.algorithm == "reward":
         return 0.0, 1.0
-    if settings.speech.judge or settings.speech.rewards:
+    if settings.speech.judge or settings.speech.rewards or settings.speech.agent:
         return None
     return text_reward_bounds(text_world(settings))

@@ -8,9 +8,9 @@ import json
 import pytest
 
 import sterling
-from sterling.deploy.serving.chat_answers import Completion
-from sterling.deploy.serving.chat_requests import parse_request
 from sterling.deploy.serving.trained_chat_server import chat_server
+from sterling.language.endpoint.chat_answers import Completion
+from sterling.language.endpoint.chat_requests import parse_request
 from sterling.language.engine.ask import Said
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake

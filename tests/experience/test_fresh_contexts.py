@@ -18,12 +18,13 @@ from sterling.experience.offline.batch_files import write_batch
 from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups
 from sterling.language import worlds
 from sterling.language.engine.played_scenes import play_scenes
+from sterling.language.models.length_rounding import round_up_context
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import BaseScene, Message, context_count
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import HeldOutSplit
-from sterling.training.language.context_length import round_up_context, world_context_length
+from sterling.training.language.context_length import world_context_length
 from sterling.types import Generations, Mistake, Texts
 
 NOTES = f"{Path(sterling.__file__).parents[1] / 'examples' / 'worlds' / 'notes.py'}:make"

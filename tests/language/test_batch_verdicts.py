@@ -12,7 +12,7 @@ from sterling.language import away_services
 from sterling.language.adapters.user_tasks import UserTasks
 from sterling.language.engine.ask import Said
 from sterling.language.engine.played_scenes import play_scenes
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.task_names import names_tasks
 from sterling.language.tasks import find_family
 from sterling.language.tasks.task_mixture import Mixture
@@ -24,6 +24,7 @@ from sterling.language.worlds.retry_with_feedback import TryAgain
 from sterling.language.worlds.reward_model_world import ScoredWorld
 from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
+from sterling.language.worlds.world_solutions import demonstrate
 from sterling.types import Mistake
 
 TOKENIZER = Tokenizer.characters()

@@ -12,6 +12,7 @@ from scripted_agent import ScriptedAgent
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
 from sterling.language.engine.played_scenes import play_scenes
+from sterling.language.models.length_rounding import round_up_context
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
@@ -125,7 +126,7 @@ def test_context_length_probe_tolerates_failing_scenes(seconds):
     found = context_length.world_context_length(world, (0,), TOKENIZER, 2, 1.0 if seconds else 60.0)
     # a world that hangs is not waited for again and again
     assert len(world.faults) == (1 if seconds else context_length.PROBED_SCENES)
-    assert found == context_length.round_up_context(4 + 3 * 2 + 2 * 45)
+    assert found == round_up_context(4 + 3 * 2 + 2 * 45)
 
 
 class Unsolved(FaultyWorld):
@@ -153,9 +154,7 @@ def in_need(scene):
 )
 def test_context_length_probe_warns_once_of_a_failing_solve(answer, words, capsys):
     found = context_length.world_context_length(Unsolved(answer), (0,), TOKENIZER, 2, 10.0)
-    assert found == context_length.round_up_context(
-        4 + 3 * 2 + 2 * 45
-    )  # as other answers are replied to
+    assert found == round_up_context(4 + 3 * 2 + 2 * 45)  # as other answers are replied to
     said = capsys.readouterr().err
     assert said.count("\n") == bool(words)
     assert words in said
@@ -269,7 +268,7 @@ def write(tmp_path, *records):
 
 def test_sft_context_fits_file_texts_with_their_system_message(tmp_path, capsys):
     lines, voice, how = solutions("reverse-text", 8, texts=write(tmp_path, *RECORDS))
-    assert voice.context < how.context == context_length.round_up_context(3 + 8 + 1 + 240 + 1)
+    assert voice.context < how.context == round_up_context(3 + 8 + 1 + 240 + 1)
     asked = (Message("system", "be brief"), Message("user", "c"))
     opening = TOKENIZER.encode_opening(asked)
     assert lines[1].ids[: len(opening)] == opening

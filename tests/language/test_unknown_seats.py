@@ -6,8 +6,9 @@ from sterling.experience.language.conversation_host import ConversationHost
 from sterling.language.engine.ask import Said
 from sterling.language.engine.transcript import Transcript
 from sterling.language.scene import BaseScene, Message
-from sterling.language.scene_dialogue import ChatSettings, SceneBatch, demonstrate
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
 from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds.world_solutions import demonstrate
 from sterling.training.language.context_length import world_context_length
 from sterling.types import Generations, Mistake
 

@@ -118,3 +118,19 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--pool", metavar="FOLDER", help=pool)
     hangs = "seconds that a scene may take to respond (10)"
     add("--scene-seconds", type=option_values.number, metavar="X", help=hangs)
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for training the model of an agent program."""
+    add = parser.add_argument_group("training the model of an agent program").add_argument
+    program = "the command of a program that works on the tasks with the model, as "
+    program += "'python my_agent.py' (docs/programs.md)"
+    add("--agent", metavar="COMMAND", help=program)
+    late = "seconds that the program may run, without its waiting for the model (60)"
+    add("--agent-seconds", type=option_values.number, metavar="X", help=late)
+    most = "answers that the program may get in a run on a task (8)"
+    add("--agent-turns", type=option_values.integer, metavar="N", help=most)
+    apart = "conversations of a run that do not continue each other, at most (4)"
+    add("--agent-contexts", type=option_values.integer, metavar="N", help=apart)
+    many = "programs that run at a time (16)"
+    add("--agents-at-once", type=option_values.integer, metavar="N", help=many)

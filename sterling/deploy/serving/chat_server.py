@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sterling.deploy.serving.chat_answers import Completion
-from sterling.deploy.serving.chat_requests import ChatRequest, parse_request
-from sterling.deploy.serving.http_server import Events, HttpError, HttpServer, Route
+from sterling.language.endpoint.chat_answers import Completion, error_body
+from sterling.language.endpoint.chat_requests import ChatRequest, parse_request
 from sterling.language.engine.ask import Ask, chance_of
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.tokenizer import Tokenizer
+from sterling.system.http_server import Events, HttpError, HttpServer, Route
 from sterling.types import Mistake
 
 OTHER_FORMS = {
@@ -86,12 +86,6 @@ class ChatServer:
 
     async def _health(self, body: Any) -> Any:
         return {"status": "ok", "answers": self._answers}
-
-
-def error_body(status: int, line: str, param: str | None, code: str | None) -> Any:
-    """Return an error in the protocol's form."""
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return {"error": {"message": line, "type": kind, "param": param, "code": code}}
 
 
 def _refusal(what: str) -> Route:

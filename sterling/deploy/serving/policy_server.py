@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from sterling.deploy.serving.http_server import HttpServer
 from sterling.deploy.serving.policy_sessions import MAX_BATCH, PolicySessions
 from sterling.deploy.serving.request_batching import RequestBatcher
+from sterling.system.http_server import HttpServer
 from sterling.types import Mistake
 
 WAIT_SECONDS = 0.002  # how long a batch may wait for more requests

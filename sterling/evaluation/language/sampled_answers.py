@@ -25,7 +25,10 @@ from sterling.training.language.text_world import asked_levels, make_voice, text
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
-QUESTIONS = ("held_out", "judge", "rewards", "right_if")  # settings of a run that belong to them
+QUESTIONS = (  # settings of a run that belong to them
+    *("held_out", "judge", "rewards", "right_if", "agent", "agent_seconds", "agent_turns"),
+    *("agent_contexts", "agents_at_once"),
+)
 SILENT = "silent"  # the reason of a seat that had no turn
 
 

@@ -18,6 +18,7 @@ class SeedSums:
     """The sums of one seed's answers."""
 
     answers: int = 0  # with a verdict
+    contexts: int = 0  # of these answers
     cut: int = 0  # of these, that exceeded their length limit
     lost: int = 0  # without a verdict
     lost_return: float = 0.0  # of the lost ones, each counted as the lowest reward of its batch
@@ -28,6 +29,7 @@ class SeedSums:
         """Add the answers of one batch."""
         sound = [line for line in lines if not line.failed]
         self.answers += len(sound)
+        self.contexts += sum(len(line.contexts) for line in sound)
         self.cut += sum(line.cut for line in sound)
         self.lost += len(lines) - len(sound)
         lowest = min((line.reward for line in sound), default=0.0)
@@ -59,8 +61,9 @@ class AnswerTally:
         self, returns: Sequence[float | None], alive: Bool[np.ndarray, "seed"]
     ) -> dict[str, list[float | None]]:
         """Return the columns for a row of metrics: the share of answers that were cut off, the mean
-        of each named reward over the answers that it applies to, and if answers were lost the
-        return in which they count; ``returns``: each seed's mean without them."""
+        of each named reward over the answers that it applies to, the mean number of contexts if
+        some have several, and if answers were lost the return in which they count; ``returns``:
+        each seed's mean without them."""
         own = [self._sums.get(seed, SeedSums()) for seed in range(len(returns))]
         if not any(each.answers for each in own):
             return {}
@@ -69,6 +72,9 @@ class AnswerTally:
             "cut": [each.cut / each.answers if each.answers else None for each in own],
             **{f"{NAMED_REWARD}{name}": [each.mean(name) for each in own] for name in names},
         }
+        if any(each.contexts > each.answers for each in own):
+            found["contexts"] = [each.contexts / each.answers if each.answers else None
+                                 for each in own]  # fmt: skip
         if any(each.lost for each in own):
             pairs = zip(own, returns, strict=True)
             found["return_judged"] = list(returns)

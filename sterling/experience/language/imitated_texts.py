@@ -20,8 +20,9 @@ from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.language.engine.transcript import Transcript
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
-from sterling.language.scene_dialogue import ChatSettings, demonstrate
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds.world_solutions import demonstrate
 from sterling.types import Feed, Mistake, Record, Texts
 
 HELD_OUT_REASON = "their questions are held out for evaluation"

@@ -1,4 +1,4 @@
-"""A worker's connections to its processes (:mod:`~sterling.system.answer_process`)."""
+"""A worker's connections to its processes (:mod:`~sterling.system.processes.answer_process`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import time
 import weakref
 from typing import Any
 
-from sterling.system import answer_process
-from sterling.system.answer_process import COMMAND, END, OPEN, TAKEN
+from sterling.system.processes import answer_process
+from sterling.system.processes.answer_process import COMMAND, END, OPEN, TAKEN
 from sterling.system.windows_limits import refuse_on_windows
 
 START_SECONDS = 120.0  # that a server may take to import what it needs, and a child to begin

@@ -1,7 +1,7 @@
 """Ask processes questions, so that a judge that hangs or dies can be replaced.
 
 Verifiers that Sterling did not write may raise, loop forever, use up memory or print. They run in
-processes of their own (:mod:`~sterling.system.answer_process`), which are asked over
+processes of their own (:mod:`~sterling.system.processes.answer_process`), which are asked over
 sockets in JSON lines. Python's own time limits use signals, which only work in a main thread; this
 one works in any thread. It is not a sandbox: the code is the user's or a package's, not a model's.
 """

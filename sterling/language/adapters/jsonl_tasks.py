@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sterling.language.jsonl_records import NumberText, read_records, report_fault
+from sterling.language.jsonl_records import (
+    NumberText,
+    check_text,
+    read_records,
+    report_fault,
+)
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import (
     NO_ANSWER,
@@ -47,7 +53,7 @@ class JsonlTasks:
         comparison: str = "",
         faults: list[str] | None = None,
         *,
-        answered: bool = True,
+        fields: tuple[str, ...] = ("prompt", "answer"),
     ):
         comparison = comparison or "text"
         if comparison not in COMPARISONS:
@@ -60,9 +66,8 @@ class JsonlTasks:
         self.name = str(path) if comparison == "text" else f"{path}:{comparison}"
         self.comparison = comparison
         self.records = []
-        fields = ("prompt", "answer") if answered else ("prompt",)
         for number, record in enumerate(read_records(path, fields, faults), start=1):
-            if fault := _record_fault(record, answered):
+            if fault := _record_fault(record, answered="answer" in fields):
                 report_fault(f"{path.name}, record {number}: {fault}", faults)
             else:
                 self.records.append(record)
@@ -77,7 +82,11 @@ class JsonlTasks:
         check_level(self.name, self.levels, level)
         record = self._record(seed)
         system = record.get("system", "")
-        return Task(self.name, seed, level, record["prompt"], record.get("answer"), system)
+        return Task(self.name, seed, level, _prompt_of(record), record.get("answer"), system)
+
+    def record(self, task: Task) -> dict[str, Any]:
+        """Return a task's record as it is in the file."""
+        return self._record(task.seed)
 
     def columns(self, task: Task) -> dict[str, Any]:
         """Return the columns of a task's record besides its prompt."""
@@ -87,17 +96,21 @@ class JsonlTasks:
     def _record(self, seed: int) -> dict[str, Any]:
         return self.records[shuffled_index(seed, len(self.records))]
 
+    def judges(self, task: Task) -> bool:
+        """Whether a task has an answer to compare with: a text or a number."""
+        return isinstance(task.answer, str | int | float) and not isinstance(task.answer, bool)
+
     def verify(self, task: Task, response: str) -> Verdict:
         """Compare the final answers."""
         answer = final_answer(response)
         if not answer:
             return NO_ANSWER
-        truth = final_answer(task.answer)
+        truth = final_answer(check_text(task.answer, "answer", self.name))
         if self.comparison != "text":
             from sterling.language.adapters.math_answers import compare_answers
 
             return compare_answers(answer, truth, task.prompt, self.comparison == "algebra")
-        is_number = isinstance(self._record(task.seed)["answer"], NumberText)
+        is_number = isinstance(self._record(task.seed)["answer"], NumberText | int | float)
         right = is_number and _is_same_number(answer, truth)
         return RIGHT if right or answer.split() == truth.split() else WRONG
 
@@ -108,7 +121,17 @@ class JsonlTasks:
         return str(task.answer)
 
 
-def _record_fault(record: dict[str, Any], answered: bool) -> str:
+def _prompt_of(record: dict[str, Any]) -> str:
+    """Return a record's prompt, or what stands for it: the record without its answer, as JSON."""
+    named = [each for name in ("prompt", "question") if isinstance(each := record.get(name), str)]
+    if named:
+        return named[0]
+    return json.dumps(
+        {name: x for name, x in record.items() if name != "answer"}, ensure_ascii=False
+    )
+
+
+def _record_fault(record: dict[str, Any], *, answered: bool) -> str:
     """Return what is wrong with a task's record, "" if nothing is."""
     if answered and not final_answer(record["answer"]):
         mark = "write the answer after ####, or in \\boxed{}"

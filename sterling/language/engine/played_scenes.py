@@ -53,6 +53,7 @@ def play_scenes(
             for own, sampler, key in zip(scenes, samplers, data, strict=True)
         ]
         for each in seeds:
+            stack.callback(each.batch.close)
             each.go_on()
         while any(each.batch.waited_for for each in seeds):
             _take_what_is_done(done, pool)
@@ -88,7 +89,7 @@ class _PlayedSeed:
             self._when_done(future, partial(self._add_answer, transcript))
         for number, call in calls:
             seconds = self.batch.settings.patience if call.limited else None
-            outcome = self.pool.run(call.function, seconds)
+            outcome = call.function() if call.waits else self.pool.run(call.function, seconds)
             self._when_done(outcome, partial(self._take_result, number, call))
 
     def _when_done(self, future: Future[Any], then: Callable[[Future[Any]], None]) -> None:
@@ -106,4 +107,5 @@ class _PlayedSeed:
         settings = self.batch.settings
         warmth = settings.temperature if self.explore else 0.0
         chance = chance_of(self.key, place, ids, transcript.turns)
-        return Ask(ids, chance, settings.limit, warmth, settings.top_k, settings.top_p)
+        limit = self.batch.answer_limit(transcript)
+        return Ask(ids, chance, limit, warmth, settings.top_k, settings.top_p)

@@ -2,7 +2,8 @@
 
 Most scenes are one *context*: what a seat says follows all that it heard and said before. A scene
 may begin a seat's context anew (``Turn.fresh_context``): the tokens after that follow each other
-alone. Turns, verdicts and the reward are those of the whole scene, whatever its contexts.
+alone. It may also continue after any earlier answer (``Turn.after``). Turns, verdicts and the
+reward are those of the whole scene, whatever its contexts.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Transcript:
     right_if: RightRule = dataclasses.field(default_factory=RightRule)
     version: list[int] = dataclasses.field(default_factory=list)  # updates before each token
     starts: list[int] = dataclasses.field(default_factory=lambda: [0])  # where contexts begin
+    open: int = 0  # the context to which is added
 
     def __post_init__(self) -> None:
         self.version = self.version or [0] * len(self.ids)
@@ -73,13 +75,19 @@ class Transcript:
 
     def context_of(self, turn: int) -> int:
         """Return the number of the context in which the seat had a turn."""
-        at = max(n for n, own in enumerate(self.own) if own and self.turn[n] == turn)
-        return bisect.bisect_right(self.starts, at) - 1
+        return bisect.bisect_right(self.starts, self._end_of(turn) - 1) - 1
 
     @property
     def context(self) -> list[int]:
-        """Return the tokens of the latest context."""
-        return self.ids[self.starts[-1] :]
+        """Return the tokens of the context to which is added."""
+        return self.ids[self.contexts[self.open]]
+
+    def until(self, turn: int | None) -> list[int]:
+        """Return the tokens of the context in which the seat had a turn, up to the end of its
+        answer; None: of the context to which is added."""
+        if turn is None:
+            return self.context
+        return self.ids[self.starts[self.context_of(turn)] : self._end_of(turn)]
 
     @property
     def longest(self) -> int:
@@ -89,6 +97,23 @@ class Transcript:
     def begin_context(self) -> None:
         """Begin a context: what follows does not see the tokens so far."""
         self.starts.append(len(self.ids))
+        self.open = len(self.starts) - 1
+
+    def follow(self, turn: int | None) -> None:
+        """Have what follows continue after the seat's answer in a turn. If that is not the end of
+        its context, a new one begins with the same tokens; they count as heard there."""
+        if turn is None:
+            return
+        before, context = self.until(turn), self.context_of(turn)
+        if self.contexts[context].stop == self._end_of(turn):
+            self.open = context
+        else:
+            self.begin_context()
+            self.hear(before)
+
+    def _end_of(self, turn: int) -> int:
+        """Return the place after the seat's answer in a turn."""
+        return max(n for n, own in enumerate(self.own) if own and self.turn[n] == turn) + 1
 
     def hear(self, tokens: Sequence[int]) -> None:
         """Append tokens that others chose."""
@@ -103,8 +128,11 @@ class Transcript:
     def _append(
         self, tokens: Sequence[int], own: bool, log_prob: Sequence[float], version: int
     ) -> None:
-        self.ids += tokens
-        self.own += [own] * len(tokens)
-        self.log_prob += log_prob
-        self.turn += [self.turns] * len(tokens)
-        self.version += [version] * len(tokens)
+        at, count = self.contexts[self.open].stop, len(tokens)
+        self.ids[at:at] = tokens
+        self.own[at:at] = [own] * count
+        self.log_prob[at:at] = log_prob
+        self.turn[at:at] = [self.turns] * count
+        self.version[at:at] = [version] * count
+        later = slice(self.open + 1, None)
+        self.starts[later] = [start + count for start in self.starts[later]]

@@ -89,7 +89,7 @@ class HeldOutSplit:
         return self._seeds[level]
 
     def _is_in_part(self, scene: Scene) -> bool:
-        opening = scene.turn.messages if scene.turn is not None else ()
+        opening = scene.turn.messages if scene.turn else getattr(scene, "opening", ())
         return is_held_out(opening, self.share) == self.judging
 
     def _none(self, level: int) -> Mistake:

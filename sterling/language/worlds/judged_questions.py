@@ -127,17 +127,19 @@ def _check_form(function: Any, name: str) -> None:
         raise Mistake(f"the judge {name} takes no question and answer; {FORMS}") from error
 
 
-def find_judged(judge: str, environment: str, find: Callable[[str], TextWorld]) -> TextWorld:
+def find_judged(
+    judge: str,
+    environment: str,
+    find: Callable[[str], TextWorld],
+    fields: tuple[str, ...] = ("prompt",),
+) -> TextWorld:
     """Return the world of a name (``find`` finds it), whose answers the judge judges.
 
-    The questions of a ``FILE.jsonl`` need no answers then. Raises Mistake for worlds that judge
-    their own scenes (games, worlds of several turns).
+    The questions of a ``FILE.jsonl`` need ``fields`` alone then. Raises Mistake for worlds that
+    judge their own scenes (games, worlds of several turns).
     """
-    world = (
-        SingleTurn(JsonlTasks(Path(environment), answered=False))
-        if environment.endswith(".jsonl") and ":" not in environment and "+" not in environment
-        else find(environment)
-    )
+    own = is_plain_file(environment)
+    world = SingleTurn(JsonlTasks(Path(environment), fields=fields)) if own else find(environment)
     if not isinstance(world, SingleTurn | ToolUse):
         raise Mistake(
             f"{environment} judges its own scenes. A judge is for questions, such as FILE.jsonl; "
@@ -145,6 +147,11 @@ def find_judged(judge: str, environment: str, find: Callable[[str], TextWorld]) 
         )
     world.family = JudgedQuestions(world.family, judge)
     return world
+
+
+def is_plain_file(environment: str) -> bool:
+    """Whether a world's name is that of one file of questions, without further words."""
+    return environment.endswith(".jsonl") and ":" not in environment and "+" not in environment
 
 
 def probe_judge(world: TextWorld, level: int) -> Verdict | None:
@@ -259,6 +266,7 @@ def _question(family: Family, task: Task, response: str) -> dict[str, Any]:
     """Return what the judge is asked: prompt, completion, and the columns of the task."""
     member: Any = getattr(family, "members", {}).get(task.family, family)
     columns = member.columns(task) if hasattr(member, "columns") else {"answer": task.answer}
+    columns = {**columns, **task.outcome}
     if not isinstance(task.prompt, PromptMessages):
         return {"prompt": task.prompt, "completion": response, "columns": columns}
     said = [{"role": "assistant", "content": response}]

@@ -146,7 +146,16 @@ def _check_rewards_each(name: str, speech: LanguageSettings, config: Any) -> Non
 def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
     """Raise Mistake for settings of an environment's questions in a run that has none."""
     usual = LanguageSettings()
-    asked = ("levels", "judge", "rewards", "rewards_each", "right_if", "examples", "scene_seconds")
+    asked = (
+        "levels",
+        "agent",
+        "judge",
+        "rewards",
+        "rewards_each",
+        "right_if",
+        "examples",
+        "scene_seconds",
+    )
     said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
     if said:
         raise Mistake(
@@ -167,6 +176,10 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
     RightRule(speech.right_if)
     if speech.right_if and speech.replay:
         raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
+    for option in ("agent_turns", "agent_contexts", "agents_at_once"):
+        whole_number(option, getattr(speech, option), 1)
+    if not speech.agent_seconds > 0:
+        raise Mistake(f"agent_seconds must be above 0; got {speech.agent_seconds}")
     if not speech.scene_seconds > 0:
         raise Mistake(f"scene_seconds must be above 0; got {speech.scene_seconds}")
     speaks = needs.has_feed(GENERATED)

@@ -101,6 +101,11 @@ class LanguageSettings:
     model: str = "tiny"  # a size of new models, a Hugging Face folder, or the folder of a run
     levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
     held_out: float = 0.0  # share of the questions held out for evaluation
+    agent: str = ""  # the command of a program that answers them: see language/programs
+    agent_seconds: float = 60.0  # that a program may run, without waiting for the model
+    agent_turns: int = 8  # most answers that it gets
+    agent_contexts: int = 4  # most of its conversations that do not continue each other
+    agents_at_once: int = 16  # most programs that run at a time
     judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
     rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
     rewards_each: bool = False  # normalise the terms of ``rewards`` one by one (GDPO)

@@ -15,6 +15,7 @@ from sterling.experience.language.answer_pairs import read_pairs as pairs_of_fil
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
 from sterling.language.engine.transcript import Transcript
+from sterling.language.models.length_rounding import length_of_turns, round_up_context
 from sterling.language.scene import Message, Scene, begin_scene, check_seat, context_count
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings
 from sterling.language.time_limits import time_limit
@@ -90,16 +91,7 @@ def world_context_length(
         replies = played.replies
         if context_count(inner) > 1:
             turns = min(turns, max(played.turns, 1))
-    longest = max((len(tokenizer.encode_opening(each)) for each in openings), default=0)
-    # one more token: an answer that was cut is closed before the reply
-    between = max((1 + len(tokenizer.encode_continuation(each)) for each in replies), default=0)
-    between = max(between, 2 * limit)
-    return round_up_context(longest + turns * limit + (turns - 1) * between)
-
-
-def round_up_context(tokens: int) -> int:
-    """Return ``tokens`` rounded up to a multiple of 8."""
-    return -(-tokens // 8) * 8
+    return length_of_turns(openings, replies, turns, tokenizer, limit)
 
 
 @dataclasses.dataclass

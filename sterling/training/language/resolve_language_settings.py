@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 
+from sterling.language.programs.program_command import absolute_command, check_program
 from sterling.language.worlds.judged_questions import probe_judge
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
@@ -14,7 +15,7 @@ from sterling.training.language.base_model import language_settings, starting_mo
 from sterling.training.language.first_lines import first_lines
 from sterling.training.language.model_names import NEW_MODELS
 from sterling.training.language.text_files import texts_context
-from sterling.training.language.text_world import asked_levels, make_voice, text_world
+from sterling.training.language.text_world import asked_levels, make_voice, program_of, text_world
 from sterling.training.language.tokenizer_alphabet import choose_alphabet
 
 PATHS = ("model", "texts", "dump", "replay", "pool")  # settings that name files
@@ -41,6 +42,9 @@ def with_absolute_paths(settings: Settings) -> Settings:
     absolute = {
         name: os.path.abspath(at) for name, at in paths.items() if at and at not in NEW_MODELS
     }
+    if speech.agent and not settings.context:  # a resumed run's command is complete
+        absolute["agent"] = absolute_command(speech.agent)
+        check_program(absolute["agent"])
     return dataclasses.replace(settings, speech=dataclasses.replace(speech, **absolute))
 
 
@@ -52,7 +56,9 @@ def with_context_length(settings: Settings) -> Settings:
         return dataclasses.replace(settings, context=texts_context(settings))
     place, speech = text_world(settings), language_settings(settings)
     context_length.check_scenes_begin(place, asked_levels(settings, place), speech.scene_seconds)
-    verdict = probe_judge(place, asked_levels(settings, place)[0])
+    if (probe := program_of(settings, place)) is not None:
+        print_notice(probe.line)
+    verdict = probe.verdict if probe else probe_judge(place, asked_levels(settings, place)[0])
     voice = make_voice(settings, place, starting_model(speech.model).tokenizer)
     if verdict is not None:
         voice.rule.check_names(verdict.rewards)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sterling import algorithms
 from sterling.experience.language.answer_pairs import read_pairs
 from sterling.experience.language.conversation_files import Messages, read_conversations
+from sterling.language.models.length_rounding import round_up_context
 from sterling.language.scene import Message
 from sterling.needs.feed import PAIRS
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import language_settings, starting_model
-from sterling.training.language.context_length import round_up_context
 from sterling.training.language.text_world import answer_limit
 
 MEASURED_TEXTS = 32  # the texts with most characters, whose tokens are counted

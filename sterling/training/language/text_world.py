@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from sterling.language.adapters.jsonl_tasks import JsonlTasks
+from sterling.language.models.length_rounding import length_of_turns
 from sterling.language.named_rewards import RewardRule, RightRule
+from sterling.language.programs.program_probe import ProgramProbe, probe_program
+from sterling.language.programs.program_world import ProgramWorld
 from sterling.language.scene import TextWorld, context_count
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
 from sterling.language.worlds.held_out_questions import HeldOutSplit
-from sterling.language.worlds.judged_questions import find_judged
+from sterling.language.worlds.judged_questions import find_judged, is_plain_file
+from sterling.language.worlds.single_question import SingleTurn
 from sterling.needs.feed import GENERATED
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.training.config.settings import Settings
@@ -22,6 +28,7 @@ from sterling.training.phases.phase_sequence import learner_needs
 from sterling.types import Mistake
 
 UNIT = (0.0, 1.0)
+_probes: dict[Any, ProgramProbe] = {}  # of this process, by what decides them
 
 
 def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
@@ -35,15 +42,51 @@ def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
         )
     if isinstance(where, str):
         reward_scorer.register_reward_model(where)
-    judge = language_settings(settings).judge
-    find: Callable[[str], TextWorld] = find_world if isinstance(where, str) else lambda _: where()
-    name = where if isinstance(where, str) else settings.name
-    whole = find_judged(judge, name, find) if judge else find(name)
+    whole = _whole_world(where, settings)
     worlds: tuple[Any, ...] = (whole, getattr(whole, "world", None))  # a scored world's own one
     for world in worlds:
         if hasattr(world, "right_if"):
             world.right_if = RightRule(language_settings(settings).right_if)
     return HeldOutSplit(whole, share, judging=judging) if share else whole
+
+
+def _whole_world(where: Any, settings: Settings) -> TextWorld:
+    """Return the world that is named, with the user's judge and program, if there are."""
+    speech = language_settings(settings)
+    find: Callable[[str], TextWorld] = find_world if isinstance(where, str) else lambda _: where()
+    name = where if isinstance(where, str) else settings.name
+    if not speech.agent:
+        return find_judged(speech.judge, name, find) if speech.judge else find(name)
+    if speech.judge:
+        questions = find_judged(speech.judge, name, find, ())
+    elif is_plain_file(name):
+        questions = SingleTurn(JsonlTasks(Path(name), fields=()))
+    else:
+        questions = find(name)
+    if not isinstance(questions, SingleTurn):
+        raise Mistake(
+            f"{name} plays scenes of its own. A program (agent) needs tasks, such as FILE.jsonl."
+        )
+    return ProgramWorld(
+        questions.family,
+        speech.agent,
+        seconds=speech.agent_seconds,
+        turns=speech.agent_turns,
+        contexts=speech.agent_contexts,
+        at_once=speech.agents_at_once,
+    )
+
+
+def program_of(settings: Settings, place: Any) -> ProgramProbe | None:
+    """Return what the agent program of a run does on the first task of its world; None for a run
+    without one."""
+    speech = language_settings(settings)
+    if not speech.agent:
+        return None
+    key = (speech.agent, str(settings.environment), speech.judge, speech.agent_turns)
+    if key not in _probes:
+        _probes[key] = probe_program(getattr(place, "world", place))  # of a split world: the whole
+    return _probes[key]
 
 
 def asked_levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
@@ -86,6 +129,9 @@ def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Ch
     the user's, or what the world's scenes need."""
     limit, speech = answer_limit(settings), language_settings(settings)
     context = speech.context or settings.context
+    if not context and (probe := program_of(settings, place)) is not None:
+        seen = (probe.openings, probe.replies, place.turns)
+        context = length_of_turns(*seen, tokenizer, limit)
     if not context:
         whole: Any = (
             place.world if isinstance(place, HeldOutSplit) else place

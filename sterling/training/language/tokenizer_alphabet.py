@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.scene import begin_scene
+from sterling.language.scene import Message, begin_scene
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import (
@@ -17,7 +18,7 @@ from sterling.training.language.base_model import (
 from sterling.training.language.context_length import PROBED_SCENES
 from sterling.training.language.model_names import BYTES_SUFFIX, NEW_MODELS
 from sterling.training.language.text_files import conversations_of_texts, strings_of
-from sterling.training.language.text_world import asked_levels, text_world
+from sterling.training.language.text_world import asked_levels, program_of, text_world
 from sterling.types import Mistake
 
 MAX_SHOWN = 8  # characters that the notice lists
@@ -65,6 +66,8 @@ def _sample_texts(settings: Settings) -> list[str]:
     if language_settings(settings).texts:
         return [each for text in conversations_of_texts(settings) for each in strings_of(text)]
     place, texts = text_world(settings), []
+    if (probe := program_of(settings, place)) is not None:
+        texts += probe.texts
     family = getattr(getattr(place, "world", place), "family", None)
     family = getattr(family, "family", family)  # the questions that a judge judges
     count = len(family.records) if isinstance(family, JsonlTasks) else PROBED_SCENES
@@ -79,13 +82,15 @@ def _sample_texts(settings: Settings) -> list[str]:
 def _question_and_solution(place: Any, seed: int, level: int, seconds: float) -> list[str]:
     """Return a question of the world, and its solution if the world has one."""
     scene = begin_scene(place, seed, level, seconds)
-    if isinstance(scene, str) or scene.turn is None:
+    opening = () if isinstance(scene, str) else _opening_of(scene)
+    if not opening:
         return []  # the run itself counts and reports scenes that fail
-    texts = _message_texts(scene.turn)
+    texts = [each.content for each in opening]
     with contextlib.suppress(AttributeError, Mistake):  # not every world or file has solutions
         texts.append(place.solve(scene))
     return texts
 
 
-def _message_texts(turn: Any) -> list[str]:
-    return [each.content for each in turn.messages]
+def _opening_of(scene: Any) -> Sequence[Message]:
+    """Return the messages that begin a scene; an agent program's task in place of its request."""
+    return scene.turn.messages if scene.turn else getattr(scene, "opening", ())

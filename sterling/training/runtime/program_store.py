@@ -33,7 +33,7 @@ from jaxtyping import PyTree
 
 from sterling.algorithms import ALGORITHMS
 from sterling.envs.registry import NATIVE_BACKENDS, find_backend
-from sterling.system.own_process import is_own_process
+from sterling.system.processes.own_process import is_own_process
 from sterling.system.trusted_folder import TrustedFolder
 from sterling.training.config.settings import Settings
 from sterling.training.runtime import program_facts

@@ -9,19 +9,27 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 MAX_BODY = 16 * 1024 * 1024  # bytes
 MAX_HEADERS = 100
 IDLE_SECONDS = 120.0  # after which a silent connection is closed
 REASONS = {
-    **{200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"},
-    **{411: "Length Required", 413: "Content Too Large", 500: "Internal Server Error"},
+    **{200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"},
+    **{
+        405: "Method Not Allowed",
+        411: "Length Required",
+        413: "Content Too Large",
+        500: "Internal Server Error",
+    },
 }
 
 Route = Callable[[Any], Awaitable[Any]]  # a JSON body (None for GET) -> a JSON answer
+Routes = Mapping[tuple[str, str], Route]  # by method and path
+FindRoute = Callable[[str, str, Mapping[str, str]], Route]  # method, path, headers -> the route
 
 
 class HttpError(Exception):
@@ -46,15 +54,16 @@ def plain_error(status: int, line: str, param: str | None, code: str | None) -> 
 
 
 class HttpServer:
-    """Serves routes by (method, path). A :class:`Mistake` in a route is a 400 with its line.
-    ``error_body`` makes the body of answers that are not 200."""
+    """Serves ``routes``: a table, or a function that finds them. A :class:`Mistake` in a route is a
+    400 with its line. ``error_body`` makes the body of answers that are not 200."""
 
     def __init__(
         self,
-        routes: Mapping[tuple[str, str], Route],
+        routes: Routes | FindRoute,
         error_body: Callable[[int, str, str | None, str | None], Any] = plain_error,
     ):
-        self._routes, self._error_body = routes, error_body
+        self._find = routes if callable(routes) else partial(_find_in_table, routes)
+        self._error_body = error_body
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -98,23 +107,20 @@ class HttpServer:
             return False
         if request is None:
             return False
-        method, path, body, keep = request
-        status, answer = await self._answer(method, path, body)
+        method, path, headers, body, keep = request
+        status, answer = await self._answer(method, path, headers, body)
         if isinstance(answer, Events):
             await _write_events(writer, answer)
             return False
         await _write(writer, status, answer, keep=keep)
         return keep
 
-    async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    async def _answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Any]:
         """Return the status and the JSON answer of a request."""
-        route = self._routes.get((method, path))
-        if route is None:
-            known = sorted(f"{verb} {place}" for verb, place in self._routes)
-            found = [verb for verb, place in self._routes if place == path]
-            wrong = f"use {found[0]} {path}" if found else f"there is {', '.join(known)}"
-            return self._failed(HttpError(405 if found else 404, wrong))
         try:
+            route = self._find(method, path, headers)
             return 200, await route(_parsed(body) if method == "POST" else None)
         except HttpError as error:
             return self._failed(error)
@@ -131,6 +137,17 @@ class HttpServer:
         return self._error_body(error.status, str(error), error.param, error.code)
 
 
+def _find_in_table(routes: Routes, method: str, path: str, headers: Mapping[str, str]) -> Route:
+    """Return the route of a table; raise :class:`HttpError` if there is none."""
+    route = routes.get((method, path))
+    if route is None:
+        known = sorted(f"{verb} {place}" for verb, place in routes)
+        found = [verb for verb, place in routes if place == path]
+        wrong = f"use {found[0]} {path}" if found else f"there is {', '.join(known)}"
+        raise HttpError(405 if found else 404, wrong)
+    return route
+
+
 def _parsed(body: bytes) -> Any:
     """Return a JSON body; raise Mistake if it is none."""
     try:
@@ -139,8 +156,10 @@ def _parsed(body: bytes) -> Any:
         raise Mistake(f"the body is not JSON: {str(error).splitlines()[0]}") from error
 
 
-async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes, bool] | None:
-    """Return method, path, body and whether to keep the connection; None at its end."""
+async def _read_request(
+    reader: asyncio.StreamReader,
+) -> tuple[str, str, dict[str, str], bytes, bool] | None:
+    """Return method, path, headers, body and whether to keep the connection; None at its end."""
     try:
         line = await reader.readline()
     except ValueError as error:
@@ -161,7 +180,7 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes, 
     body = await reader.readexactly(int(text))
     wish = headers.get("connection", "").lower()
     keep = wish != "close" and (words[2] != "HTTP/1.0" or wish == "keep-alive")
-    return words[0], words[1].partition("?")[0], body, keep
+    return words[0], words[1].partition("?")[0], headers, body, keep
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sterling.deploy.serving.http_server import HttpError
 from sterling.language.scene import Message
+from sterling.system.http_server import HttpError
 from sterling.system.shown_values import shown_value
 
+CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)  # as the model writes it
 MOST_ANSWERS = 128  # ``n``
 ROLES = {"developer": "system", "system": "system", "user": "user"} | {
     "assistant": "assistant",
@@ -107,10 +109,12 @@ def _number(
 def _messages(found: Any) -> tuple[Message, ...]:
     if not isinstance(found, list) or not found:
         raise HttpError(400, "messages must be a list with at least one message", "messages")
-    return tuple(_message(each, f"messages[{n}]") for n, each in enumerate(found))
+    return tuple(read_message(each, f"messages[{n}]") for n, each in enumerate(found))
 
 
-def _message(found: Any, where: str) -> Message:
+def read_message(found: Any, where: str) -> Message:
+    """Return a message of the protocol; its calls as the model writes them. Raises
+    :class:`HttpError` (400), which names ``where``, for anything else."""
     if not isinstance(found, dict) or found.get("role") not in ROLES:
         roles = ", ".join(ROLES)
         raise HttpError(400, f"{where} must be an object whose role is one of {roles}", where)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from sterling.deploy.serving.chat_requests import ChatRequest
+from sterling.language.endpoint.chat_requests import CALL, ChatRequest
 from sterling.language.engine.ask import Said
 from sterling.language.tokenizer import Tokenizer
-
-CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +67,11 @@ class Completion:
         return {"id": self.name, "object": kind, "created": self.created, "model": self.model}
 
     def _choice(self, number: int, said: Said) -> dict[str, Any]:
-        text, reason = self._text(said)
+        whole, reason = self._text(said)
+        thought, text = _without_thought(whole)
         message: dict[str, Any] = {"role": "assistant", "content": text}
+        if thought:
+            message["reasoning_content"] = thought
         if self.request.has_tools and (calls := _calls(text, f"{self.name}{number}")):
             begun = text[: text.index("<tool_call>")].strip()
             message |= {"content": begun or None, "tool_calls": calls}
@@ -83,6 +83,7 @@ class Completion:
     def _text(self, said: Said) -> tuple[str, str]:
         """Return an answer's text, up to the first of the texts that stop it, and why it ends."""
         text = self.tokenizer.decode(said.ids[:-1] if said.stopped else said.ids)
+        text = "<think>" * self.tokenizer.starts_in_thought + text
         places = [text.find(stop) for stop in self.request.stop if stop in text]
         if places:
             return text[: min(places)], "stop"
@@ -95,6 +96,21 @@ class Completion:
             entry = {"token": text, "logprob": log_prob, "bytes": [*text.encode()]}
             content.append(entry | {"top_logprobs": []})
         return {"content": content, "refusal": None}
+
+
+def _without_thought(text: str) -> tuple[str, str]:
+    """Return an answer's thought and the rest of it."""
+    thought, end, spoken = text.rpartition("</think>")
+    if end:
+        return thought.replace("<think>", "").strip(), spoken.lstrip("\n")
+    before, begin, rest = text.partition("<think>")
+    return (rest.strip(), before.strip()) if begin else ("", text)
+
+
+def error_body(status: int, line: str, param: str | None, code: str | None) -> Any:
+    """Return an error in the protocol's form."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return {"error": {"message": line, "type": kind, "param": param, "code": code}}
 
 
 def _calls(text: str, name: str) -> list[dict[str, Any]]:

@@ -1,0 +1,205 @@
+"""One run of an agent program on one task: its process, its requests, what it left.
+
+A session lives on the event loop of the server (session_server.py). What happens to it is told to
+the scene that waits for it as *events*: a request that wants an answer, or the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import signal
+import tempfile
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from sterling.language.endpoint.chat_requests import ChatRequest
+from sterling.language.programs.program_command import program_environment
+from sterling.system.http_server import HttpError
+
+TICK = 0.1  # seconds between looks at a program's time
+GRACE = 2.0  # seconds for its output, after its end
+MOST_OUTPUT = 1 << 20  # bytes of output that are kept, the last ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A program's request, and where its answer goes: JSON, or the error that it gets."""
+
+    request: ChatRequest
+    reply: asyncio.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """What a program left: its output, its exit code (None: it did not end in time), the rewards
+    that it sent, and why it could not run, if it could not."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    rewards: float | Mapping[str, float] | None = None
+    fault: str = ""
+    folder: str = ""  # where it ran; it is removed with the session
+
+    @property
+    def last_line(self) -> str:
+        """Return the last line of the output that is not blank."""
+        return next(
+            (each.strip() for each in reversed(self.stdout.splitlines()) if each.strip()), ""
+        )
+
+
+Event = Asked | Ended
+
+
+class ProgramSession:
+    """A program's run on a task. ``words``: its command; ``seconds``: how long it may run, without
+    the time in which it waits for the model."""
+
+    def __init__(self, words: Sequence[str], task: Mapping[str, Any], seconds: float):
+        self.words, self.task, self.seconds = words, task, seconds
+        self.name, self.secret = secrets.token_hex(8), secrets.token_urlsafe(24)
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.rewards: float | Mapping[str, float] | None = None
+        self.over = False
+        self._events: collections.deque[Event] = collections.deque()
+        self._wanted: Future[Event] | None = None
+        self._attempts: dict[str, asyncio.Future[Any]] = {}  # the latest answer to each body
+        self._open = 0  # requests without an answer
+        self._process: asyncio.subprocess.Process | None = None
+
+    # What follows runs on the server's loop.
+
+    def want(self, event: Future[Event]) -> None:
+        """Give the next event to a Future."""
+        if self._events:
+            event.set_result(self._events.popleft())
+        else:
+            self._wanted = event
+
+    def _tell(self, event: Event) -> None:
+        if self._wanted is None:
+            self._events.append(event)
+        else:
+            wanted, self._wanted = self._wanted, None
+            wanted.set_result(event)
+
+    async def complete(self, request: ChatRequest, body: Any, *, again: bool) -> Any:
+        """Return the answer to a request. One that is sent ``again`` gets its first answer."""
+        key = json.dumps(body, sort_keys=True)
+        if not (again and key in self._attempts):
+            if self.over:
+                raise HttpError(400, "this session has ended", code="session_ended")
+            self._attempts[key] = asyncio.get_running_loop().create_future()
+            self._tell(Asked(request, self._attempts[key]))
+        self._open += 1
+        try:
+            return await asyncio.shield(self._attempts[key])
+        finally:
+            self._open -= 1
+
+    async def run(self, address: str) -> None:
+        """Run the program to its end, or until its time is up, and tell what it left."""
+        if self.over:
+            return
+        try:
+            await self._begin(address)
+        except (OSError, ValueError) as error:
+            self._end(Ended(fault=f"{self.words[0]} cannot be run: {error}"))
+            return
+        assert self._process is not None
+        output = asyncio.gather(*map(_last_bytes, (self._process.stdout, self._process.stderr)))
+        try:
+            in_time = await self._wait_for_end()
+        finally:
+            self.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(output), GRACE)
+        streams = output.result() if output.done() else (b"", b"")
+        output.cancel()
+        stdout, stderr = (each.decode("utf-8", "replace") for each in streams)
+        code = await self._process.wait() if in_time else None
+        assert self.folder is not None
+        left = Ended(stdout, stderr, code, self.rewards)
+        self._end(dataclasses.replace(left, folder=self.folder.name))
+
+    async def _begin(self, address: str) -> None:
+        """Start the process, with the task in its input, a file and its environment."""
+        self.folder = tempfile.TemporaryDirectory(prefix="session-", ignore_cleanup_errors=True)
+        folder, text = Path(self.folder.name), json.dumps(dict(self.task), ensure_ascii=False)
+        place = folder / "task.json"
+        place.write_text(text, "utf-8")
+        own = f"{address}/s/{self.name}"
+        environment = program_environment(
+            {
+                "OPENAI_BASE_URL": f"{own}/v1",
+                "OPENAI_API_KEY": self.secret,
+                "STERLING_TASK": str(place),
+                "STERLING_REWARD_URL": f"{own}/reward",
+            }
+        )
+        self._process = await asyncio.create_subprocess_exec(
+            *self.words,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,  # so that it can be killed with what it started
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):  # a program need not read its input
+            self._process.stdin.write(f"{text}\n".encode())
+            self._process.stdin.close()
+
+    async def _wait_for_end(self) -> bool:
+        """Wait for the process; return False if its time is up."""
+        assert self._process is not None
+        ended, used = asyncio.ensure_future(self._process.wait()), 0.0
+        while used < self.seconds:
+            done, _ = await asyncio.wait([ended], timeout=TICK)
+            if done:
+                return True
+            used += 0.0 if self._open else TICK
+        ended.cancel()
+        return False
+
+    def _end(self, left: Ended) -> None:
+        self.over = True
+        error = HttpError(400, "this session has ended", code="session_ended")
+        for reply in self._attempts.values():
+            if not reply.done():
+                reply.set_exception(error)
+                reply.exception()  # nobody may be waiting for it any more
+        self._tell(left)
+
+    def cancel(self) -> None:
+        """End the session, whether it has begun or not, and remove its folder."""
+        self.over = True
+        self.kill()
+        if self.folder is not None:
+            self.folder.cleanup()
+
+    def kill(self) -> None:
+        """Kill the process and what it started."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+async def _last_bytes(stream: asyncio.StreamReader | None) -> bytes:
+    """Return the last bytes of a stream, once it has ended."""
+    kept = b""
+    assert stream is not None
+    while part := await stream.read(1 << 16):
+        kept = (kept + part)[-MOST_OUTPUT:]
+    return kept

@@ -1,0 +1,233 @@
+"""Agent programs as a world: each scene is one run of a program on one task.
+
+The program is any that asks a model in OpenAI's form: what it sends are the messages that the seat
+hears, and what the seat says is the answer that it gets. Nothing in it needs to know of Sterling::
+
+    sterling train grpo --agent "python my_agent.py" --tasks tasks.jsonl
+
+The reward, the first of these that there is: what the program sends to ``$STERLING_REWARD_URL``;
+what the task's own verifier, or the user's judge, gives for the last line of its output; that line
+itself, if it is a number or named ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from sterling.language import question_order
+from sterling.language.endpoint.chat_answers import Completion
+from sterling.language.endpoint.chat_requests import ChatRequest, read_message
+from sterling.language.endpoint.message_history import MessageHistory
+from sterling.language.engine.ask import Said
+from sterling.language.named_rewards import read_rewards
+from sterling.language.programs.program_command import filled_command
+from sterling.language.programs.program_session import Asked, Ended, Event, ProgramSession
+from sterling.language.programs.session_server import session_server
+from sterling.language.scene import BaseScene
+from sterling.language.task import Family, Task, Verdict
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds.single_question import question_messages
+from sterling.system.http_server import HttpError
+from sterling.system.shown_values import short_text, shown_value
+from sterling.types import Mistake
+
+CALL = Verdict(0.0, "call")  # on every answer but the last one
+
+
+class ProgramWorld:
+    """Runs of the program ``command`` on the tasks of a family.
+
+    Args:
+        family: the tasks; they judge the last line of the program's output.
+        command: the program's command line; see :mod:`sterling.language.programs.program_command`.
+        seconds: how long the program may run, without the time in which it waits for the model.
+        turns: most answers that it gets in a run.
+        contexts: most conversations of a run that do not continue each other.
+        at_once: most programs that run at a time.
+    """
+
+    seats = 1
+
+    def __init__(
+        self,
+        family: Family,
+        command: str,
+        *,
+        seconds: float = 60.0,
+        turns: int = 8,
+        contexts: int = 4,
+        at_once: int = 16,
+    ):
+        self.family, self.levels, self.command = family, family.levels, command
+        self.seconds, self.turns, self.contexts, self.at_once = seconds, turns, contexts, at_once
+        self.name = f"agent:{family.name}"
+
+    def begin(self, seed: int, level: int) -> ProgramScene:
+        """Return the scene of the task of this seed and level."""
+        return ProgramScene(self, self.family.sample(seed, level))
+
+    def count(self, level: int) -> int:
+        """Return the number of tasks of the family; 0: unlimited."""
+        return question_order.question_count(self.family, level)
+
+    def close(self) -> None:
+        """Release what the tasks hold."""
+        getattr(self.family, "close", lambda: None)()
+
+
+class ProgramScene(BaseScene):
+    """A run of a program; its turns are the answers that the program gets."""
+
+    def __init__(self, world: ProgramWorld, task: Task):
+        super().__init__()
+        self.world, self.task = world, task
+        self.opening = question_messages(task)  # decides whether the question is held out
+        self.turns = 0  # answers so far
+        self.contexts = 0  # conversations that do not continue each other
+        self.left: Ended | None = None  # what the program left, once it has ended
+        self.trace: list[dict[str, Any]] = []  # requests and what was answered, for a judge
+        record = task_record(world.family, task)
+        words = filled_command(world.command, record)
+        self._session = ProgramSession(words, record, world.seconds)
+        self._history = MessageHistory()
+        self._last: set[int] = set()  # turns whose answers nothing follows
+        self._answered: list[tuple[Said, int]] = []  # of the present request, with tokens read
+        self._asked: Asked | None = None
+        self._tokenizer: Tokenizer | None = None
+        self.wait(lambda: session_server().start(self._session, world.at_once), self._go_on)
+
+    def _go_on(self, event: Event) -> None:
+        """React to what the program did."""
+        if isinstance(event, Ended):
+            self._judge(event)
+            return
+        self._asked, self._answered = event, []
+        if self.turns + event.request.count > self.world.turns:
+            self._refuse(f"a session may ask for {self.world.turns} answers", "session_ended")
+            return
+        self._ask_seat(event.request)
+
+    def _ask_seat(self, request: ChatRequest) -> None:
+        after, messages = self._history.find(request.messages)
+        begins = after not in self._last
+        if begins and self.contexts == self.world.contexts:
+            said = (
+                f"a session may have {self.contexts} conversations that do not continue each other"
+            )
+            self._refuse(said, "session_ended")
+            return
+        self.contexts += begins
+        self._last.discard(-1 if after is None else after)
+        self.ask(0, *messages, fresh_context=after is None)
+        assert self.turn is not None
+        self.turn = dataclasses.replace(
+            self.turn, after=after, limit=request.limit, stop=request.stop
+        )
+
+    def note_answer(self, said: Said, read: int, tokenizer: Tokenizer) -> None:
+        """Take an answer as tokens; it follows ``read`` tokens."""
+        self._answered.append((said, read))
+        self._tokenizer = tokenizer
+
+    def hear(self, seat: int, text: str) -> None:
+        """Send an answer to the program, once all are there that it asked for."""
+        asked = self._asked
+        assert asked is not None
+        assert self._tokenizer is not None
+        request = asked.request
+        self._last.add(self.turns)
+        self.turns += 1
+        if len(self._answered) < request.count:
+            self._ask_seat(request)
+            return
+        said, read = [each for each, _ in self._answered], self._answered[0][1]
+        completion = Completion(request, said, self._tokenizer, "learner", 0, read)
+        for number, choice in enumerate(completion.to_json()["choices"]):
+            answer = read_message(choice["message"], "answer")
+            turn = self.turns - request.count + number
+            self._history.add(request.messages, answer, turn)
+            asked_for = [dataclasses.asdict(each) for each in request.messages]
+            self.trace.append({"messages": asked_for, "answer": choice["message"]})
+        self._reply(completion)
+
+    def cannot_speak(self, why: str, code: str) -> None:
+        """Tell the program why it gets no answer."""
+        self.turn = None
+        self._refuse(why, code)
+
+    def _refuse(self, why: str, code: str) -> None:
+        self._reply(HttpError(400, why, "messages", code or None))
+
+    def _reply(self, found: Any) -> None:
+        """Answer the request, and wait for what the program does next."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+
+        def answer() -> Future[Event]:
+            session_server().answer(asked.reply, found)
+            return session_server().next_event(self._session)
+
+        self.wait(answer, self._go_on)
+
+    def _judge(self, left: Ended) -> None:
+        """Give the verdict on the whole run."""
+        self.left = left
+        if not self.turns:
+            raise Mistake(f"the program asked for no answer: {_fault(left)}")
+        self.verdicts[0] += [CALL] * (self.turns - 1)
+        if left.rewards is not None:
+            self.take_verdict(0, Verdict.of_rewards(left.rewards))
+        elif judges_responses(self.world.family, self.task):
+            outcome = {
+                "stdout": left.stdout,
+                "folder": left.folder,
+                "exit_code": left.exit_code,
+                "trace": self.trace,
+            }
+            task = dataclasses.replace(self.task, outcome=outcome)
+            self.verify(self.world.family, task, 0, left.last_line)
+        else:
+            self.take_verdict(0, Verdict.of_rewards(_last_line_rewards(left)))
+
+    def close(self) -> None:
+        """End the session, if it still runs."""
+        session_server().forget(self._session)
+
+
+def task_record(family: Any, task: Task) -> dict[str, Any]:
+    """Return what a program gets of a task: the record of its file, or its prompt and answer."""
+    family = getattr(family, "family", family)  # the questions that a judge judges
+    member = getattr(family, "members", {}).get(task.family, family)
+    if hasattr(member, "record"):
+        return dict(member.record(task))
+    system = {"system": task.system} if task.system else {}
+    return {"prompt": task.prompt, **system, "answer": task.answer}
+
+
+def judges_responses(family: Any, task: Task) -> bool:
+    """Whether a family can judge what a program said: not a file's task without an answer."""
+    return getattr(family, "judges", lambda _: True)(task)
+
+
+def _last_line_rewards(left: Ended) -> float | Mapping[str, float]:
+    """Return the rewards that a program's last line is."""
+    try:
+        return read_rewards(json.loads(left.last_line))
+    except ValueError as error:
+        raise Mistake(
+            "the task has no answer and no judge, the program sent no reward, and its last line "
+            f"is no number or named ones: {shown_value(left.last_line)} ({_fault(left)})"
+        ) from error
+
+
+def _fault(left: Ended) -> str:
+    """Return in words how a program ended."""
+    if left.fault:
+        return left.fault
+    ended = "it ran out of time" if left.exit_code is None else f"exit code {left.exit_code}"
+    last = [each for each in left.stderr.splitlines() if each.strip()]
+    return ended + (f", {short_text(last[-1])}" if last else "")

@@ -1,0 +1,142 @@
+"""The server that agent programs ask: each of their sessions by its path, or by its secret.
+
+There is one in a process, on a thread of its own; it begins with the first session and listens on
+this machine alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from sterling.language.endpoint.chat_answers import error_body
+from sterling.language.endpoint.chat_requests import parse_request
+from sterling.language.named_rewards import read_rewards
+from sterling.language.programs.program_session import Event, ProgramSession
+from sterling.system.http_server import Events, HttpError, HttpServer
+
+HOST = "127.0.0.1"
+OVERRIDDEN = (  # fields of requests that do not change how a model is sampled that learns
+    *("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "logit_bias"),
+)
+RETRIES = "x-stainless-retry-count"  # a header of OpenAI's clients
+
+
+class SessionServer:
+    """Serves the sessions of agent programs."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, ProgramSession] = {}  # by name
+        self._loop = asyncio.new_event_loop()
+        self._http = HttpServer(self._route, error_body)
+        self._slots: dict[int, asyncio.Semaphore] = {}  # of so many programs at once
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        port = self._submit(self._http.start(HOST, 0)).result()
+        self.address = f"http://{HOST}:{port}"
+        atexit.register(self._kill_all)
+
+    def start(self, session: ProgramSession, at_once: int) -> Future[Event]:
+        """Run a session's program, as soon as fewer than ``at_once`` run; return its first
+        event."""
+        self._sessions[session.name] = session
+        self._submit(self._run(session, at_once))
+        return self.next_event(session)
+
+    def next_event(self, session: ProgramSession) -> Future[Event]:
+        """Return the session's next event."""
+        event: Future[Event] = Future()
+        self._loop.call_soon_threadsafe(session.want, event)
+        return event
+
+    def answer(self, reply: asyncio.Future[Any], found: Any) -> None:
+        """Answer a request with JSON, events or an error."""
+        self._loop.call_soon_threadsafe(_settle, reply, found)
+
+    def forget(self, session: ProgramSession) -> None:
+        """End a session: kill its program if it still runs, and remove its folder."""
+        if self._sessions.pop(session.name, None) is not None:
+            self._loop.call_soon_threadsafe(session.cancel)
+
+    async def _run(self, session: ProgramSession, at_once: int) -> None:
+        async with self._slots.setdefault(at_once, asyncio.Semaphore(at_once)):
+            await session.run(self.address)
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _kill_all(self) -> None:
+        for session in list(self._sessions.values()):
+            session.kill()
+
+    def _route(
+        self, method: str, path: str, headers: Mapping[str, str]
+    ) -> Callable[[Any], Awaitable[Any]]:
+        """Return what answers a request; raise :class:`HttpError` for one that nothing does."""
+        session, place = self._session_of(path, headers)
+        if (method, place) == ("POST", "/reward"):
+            return partial(_take_reward, session)
+        if (method, place) == ("GET", "/v1/models"):
+            return _list_models
+        if (method, place) == ("POST", "/v1/chat/completions"):
+            again = headers.get(RETRIES, "0").strip() not in ("", "0")
+            return partial(_complete, session, again=again)
+        raise HttpError(
+            404, f"{method} {place} is not served; use POST /v1/chat/completions", code="not_found"
+        )
+
+    def _session_of(self, path: str, headers: Mapping[str, str]) -> tuple[ProgramSession, str]:
+        """Return the session of a request, by its path or its secret, and the rest of the path."""
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        by_secret = [each for each in self._sessions.values() if each.secret == secret.strip()]
+        owner = by_secret[0] if by_secret and kind.lower() == "bearer" else None
+        _, first, *rest = path.split("/", 3)
+        if first == "s" and len(rest) == 2:
+            named = self._sessions.get(rest[0])
+            if named is not None and owner in (None, named) and (owner or not secret):
+                return named, f"/{rest[1]}"
+        elif owner is not None:
+            return owner, path
+        raise HttpError(401, "this path and key belong to no session that is open", code="unknown")
+
+
+@functools.cache
+def session_server() -> SessionServer:
+    """Return this process's server."""
+    return SessionServer()
+
+
+async def _complete(session: ProgramSession, body: Any, *, again: bool) -> Any:
+    known = body if isinstance(body, dict) else {}
+    asked = {name: value for name, value in known.items() if name not in OVERRIDDEN}
+    request = parse_request(asked if isinstance(body, dict) else body)
+    completion = await session.complete(request, body, again=again)
+    return Events(completion.events()) if request.stream else completion.to_json()
+
+
+async def _take_reward(session: ProgramSession, body: Any) -> Any:
+    try:
+        session.rewards = read_rewards(body)
+    except ValueError as error:
+        raise HttpError(400, f"a reward is a finite number, or named ones; got {error}") from error
+    return {"ok": True}
+
+
+async def _list_models(body: Any) -> Any:
+    own = {"id": "learner", "object": "model", "owned_by": "sterling", "created": 0}
+    return {"object": "list", "data": [own]}
+
+
+def _settle(reply: asyncio.Future[Any], found: Any) -> None:
+    if reply.done():
+        return
+    if isinstance(found, Exception):
+        reply.set_exception(found)
+        reply.exception()  # its client may have gone
+    else:
+        reply.set_result(found)

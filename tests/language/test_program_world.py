@@ -1,0 +1,255 @@
+"""Agent programs, which know of a model by its address alone, are played, matched and judged."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+from scripted_agent import ScriptedAgent
+
+from sterling.language.adapters.jsonl_tasks import JsonlTasks
+from sterling.language.engine.played_scenes import play_scenes
+from sterling.language.programs.program_command import absolute_command, filled_command
+from sterling.language.programs.program_world import ProgramWorld
+from sterling.language.scene_dialogue import ChatSettings
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds.judged_questions import JudgedQuestions
+from sterling.types import Mistake
+
+TOKENIZER = Tokenizer.characters()
+VOICE = ChatSettings(TOKENIZER, limit=4, context=60, contexts=4, patience=20.0)
+PROGRAM = Path(__file__).parent / "fixtures" / "agent_program.py"
+COMMAND = f"{sys.executable} {PROGRAM}"
+
+
+class Counting(ScriptedAgent):
+    """Says a letter for each token that it has read, up to three."""
+
+    def answer(self, ask, seed, row):
+        said = "abc"[: 1 + len(ask.ids) % 3]
+        return [*TOKENIZER.encode(said), TOKENIZER.end]
+
+
+class Letters(ScriptedAgent):
+    """Always says the same."""
+
+    def __init__(self, said="a"):
+        self.said = said
+
+    def answer(self, ask, seed, row):
+        return [*TOKENIZER.encode(self.said), TOKENIZER.end]
+
+
+def tasks_of(folder, *records):
+    path = folder / "tasks.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    return JsonlTasks(path, fields=())
+
+
+def played(folder, *records, agent=None, voice=VOICE, judge="", command=COMMAND, **options):
+    """The transcripts of each record's run, in the file's order, and their scenes."""
+    family = tasks_of(folder, *records)
+    world = ProgramWorld(JudgedQuestions(family, judge) if judge else family, command, **options)
+    order = [family.record(family.sample(seed, 0)) for seed in range(len(records))]
+    scenes = [world.begin(order.index(each), 0) for each in records]
+    keys = jax.random.split(jax.random.key(0), 1)
+    (lines,) = play_scenes(agent or Letters(), [scenes], voice, keys)
+    world.close()
+    return [next(line for line in lines if line.scene == n) for n in range(len(scenes))], scenes
+
+
+def texts(line):
+    """What was said and heard in each context."""
+    return [TOKENIZER.decode(line.ids[part]) for part in line.contexts]
+
+
+def own_texts(line):
+    """What was said in each context."""
+    pairs = [[*zip(line.ids[part], line.own[part], strict=True)] for part in line.contexts]
+    return [TOKENIZER.decode([token for token, own in each if own]) for each in pairs]
+
+
+def last_lines(scenes):
+    return [json.loads(each.left.last_line) for each in scenes]
+
+
+def test_run_of_a_program_is_judged_by_the_answer_in_the_file(tmp_path):
+    right, wrong = (dict(do="once", prompt="1", answer=x) for x in ("a", "b"))
+    (first, second), _ = played(tmp_path, right, wrong)
+    assert (first.reward, first.right, second.reward) == (1.0, True, 0.0)
+    assert texts(first) == ["1a"]
+    assert own_texts(first) == ["a"]
+
+
+def test_conversation_that_goes_on_keeps_the_sampled_tokens(tmp_path):
+    (line,), _ = played(tmp_path, dict(do="twice", prompt="1", answer="a"))
+    assert (texts(line), line.turns) == (["1amorea"], 2)
+    assert [each.reason for each in line.verdicts] == ["call", "right"]
+
+
+def test_conversation_that_begins_anew_is_a_context_of_its_own(tmp_path):
+    (line,), _ = played(tmp_path, dict(do="apart", prompt="1", answer="a"))
+    assert (texts(line), line.turns) == (["1a", "othera"], 2)
+
+
+def test_conversations_in_turns_go_on_where_they_were(tmp_path):
+    (line,), _ = played(tmp_path, dict(do="back", answer="a"), voice=VOICE)
+    assert texts(line) == ["oneamoreaagaina", "twoamorea", "oneaelsea"]
+    assert own_texts(line) == ["aaa", "aa", "a"]  # what two contexts share is learned once
+    assert [line.context_of(turn) for turn in range(line.turns)] == [0, 1, 0, 1, 0, 2]
+
+
+def test_rewards_that_are_sent_come_before_the_answer_in_the_file(tmp_path):
+    sent = dict(do="post", prompt="1", reward={"right": 1, "short": -0.5}, answer="b")
+    (line,), _ = played(tmp_path, sent)
+    assert (line.reward, line.rewards) == (0.5, {"right": 1.0, "short": -0.5})
+
+
+class Scores(ScriptedAgent):
+    """Answers as the prompt says."""
+
+    def answer(self, ask, seed, row):
+        said = {"number": "2", "named": '{"x":3}'}.get(TOKENIZER.decode(ask.ids), "a")
+        return [*TOKENIZER.encode(said), TOKENIZER.end]
+
+
+def test_last_line_is_the_reward_of_a_task_without_an_answer(tmp_path):
+    records = [dict(do="once", prompt=each) for each in ("number", "named", "none")]
+    (number, named, none), _ = played(tmp_path, *records, agent=Scores())
+    assert (number.reward, named.rewards) == (2.0, {"x": 3.0})
+    assert "its last line is no number or named ones: 'a'" in none.failed
+
+
+JUDGE = """
+import pathlib
+
+def score(question, answer, stdout, folder, exit_code, trace, bonus):
+    left = (pathlib.Path(folder) / "task.json").exists()
+    return {"code": float(exit_code), "calls": len(trace), "left": left, "bonus": bonus,
+            "said": float(stdout.strip() == answer == trace[-1]["answer"]["content"])}
+"""
+
+
+def test_judge_gets_what_the_program_left(tmp_path):
+    (tmp_path / "mine.py").write_text(JUDGE)
+    judge = f"{tmp_path / 'mine.py'}:score"
+    record = dict(do="twice", prompt="1", bonus=0.25)
+    (line,), _ = played(tmp_path, record, judge=judge)
+    assert line.rewards == {"code": 0.0, "calls": 2.0, "left": 1.0, "bonus": 0.25, "said": 1.0}
+
+
+def test_program_that_fails_is_judged(tmp_path):
+    (line,), (scene,) = played(tmp_path, dict(do="crash", prompt="1", answer="a"))
+    assert (line.reward, scene.left.exit_code) == (1.0, 3)
+
+
+def test_program_that_asks_nothing_has_no_verdict(tmp_path):
+    (silent,), _ = played(tmp_path, dict(do="silent", answer="a"))
+    (missing,), _ = played(tmp_path, dict(do="once", answer="a"), command="/no/such/program")
+    assert "asked for no answer: exit code 0, nothing was to be done" in silent.failed
+    assert "/no/such/program cannot be run" in missing.failed
+
+
+def test_answer_ends_before_a_text_that_stops_it_and_no_field_changes_the_sampling(tmp_path):
+    record = dict(do="samples", prompt="1", answer="x")
+    (line,), scenes = played(tmp_path, record, agent=Letters("ab"))
+    assert last_lines(scenes) == [["a", "a"]]
+    assert texts(line) == ["1ab", "1ab"]  # what stopped it was sampled, too
+    assert (line.turns, line.cut) == (2, False)
+
+
+def test_request_that_is_repeated_gets_its_first_answer(tmp_path):
+    (line,), scenes = played(tmp_path, dict(do="retry", prompt="1", answer="x"), agent=Differing())
+    assert last_lines(scenes) == [[True, False]]
+    assert line.turns == 2
+
+
+class Differing(ScriptedAgent):
+    """Says another letter each time."""
+
+    said = 0
+
+    def answer(self, ask, seed, row):
+        self.said += 1
+        return [*TOKENIZER.encode("abcdef"[self.said]), TOKENIZER.end]
+
+
+def test_calls_at_the_same_time_are_all_answered(tmp_path):
+    (line,), scenes = played(tmp_path, dict(do="beside", answer="x"), agent=Counting())
+    assert last_lines(scenes) == [{each: "a" for each in "abc"}]
+    assert sorted(texts(line)) == ["aa", "ba", "ca"]
+
+
+def test_program_has_its_task_and_a_folder_of_its_own(tmp_path):
+    record = dict(do="places", prompt="1", answer="x", word="a b", more=[1, "ä"])
+    command = f"{COMMAND} {{word}} --more {{more}} '{{}}'"
+    _, scenes = played(tmp_path, record, command=command)
+    words = ["a b", "--more", '[1, "ä"]', "{}"]
+    ((same, given, files),) = last_lines(scenes)
+    assert (same, given, sorted(files)) == (True, words, ["left.txt", "task.json"])
+    assert not Path(scenes[0].left.folder).exists()
+
+
+def test_requests_of_no_session_and_malformed_ones_are_told(tmp_path):
+    _, scenes = played(tmp_path, dict(do="strangers", prompt="1", answer="x"))
+    assert last_lines(scenes) == [[200, 200, 401, 401, 404, 400, 400]]
+
+
+def test_session_that_asks_too_often_is_told_and_judged(tmp_path):
+    (turns,), first = played(tmp_path, dict(do="many", calls=4, answer="x"), turns=3, contexts=9)
+    (apart,), second = played(tmp_path, dict(do="many", calls=4, answer="x"), contexts=3)
+    assert last_lines(first + second) == [["a", "a", "a", "400 session_ended"]] * 2
+    assert [line.failed or line.reward for line in (turns, apart)] == [0.0, 0.0]
+
+
+def test_request_longer_than_the_context_is_told_and_the_run_judged(tmp_path):
+    record = dict(do="twice", prompt="x" * 50, answer="400 context_length_exceeded")
+    (line,), _ = played(tmp_path, record)
+    assert (line.reward, line.turns, line.cut, line.full) == (1.0, 1, True, False)
+    (never,), _ = played(tmp_path, record | {"prompt": "x" * 80})
+    assert "asked for no answer" in never.failed
+
+
+def test_programs_wait_for_each_other_if_few_may_run(tmp_path):
+    records = [dict(do="twice", prompt=f"{n}", answer="a") for n in range(6)]
+    few, _ = played(tmp_path, *records, agent=Counting(), at_once=1)
+    many, _ = played(tmp_path, *records, agent=Counting(), at_once=6)
+    assert [(line.ids, line.reward) for line in few] == [(line.ids, line.reward) for line in many]
+
+
+def test_program_that_hangs_is_killed_with_what_it_started_and_judged(tmp_path):
+    command = f"sh -c '{COMMAND}; true'"
+    record = dict(do="hang", prompt="1", answer="a")
+    (line,), (scene,) = played(tmp_path, record, command=command, seconds=5.0)
+    assert (line.reward, scene.left.exit_code) == (1.0, None)
+    assert not _is_running(scene)
+
+
+def _is_running(scene):
+    folder = Path("/proc")
+    if not folder.is_dir():
+        return False
+    name = scene.left.folder
+    return any(_folder_of(each) == name for each in folder.glob("[0-9]*"))
+
+
+def _folder_of(process):
+    try:
+        return os.readlink(process / "cwd").removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def test_command_keeps_its_words_and_its_files_are_found_from_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my agent.py").touch()
+    made = absolute_command("python 'my agent.py' {x} --a=b")
+    assert filled_command(made, {"x": 3}) == ["python", str(tmp_path / "my agent.py"), "3", "--a=b"]
+    with pytest.raises(Mistake, match=r"no field 'y' for \{y\}; it has x"):
+        filled_command("a {y}", {"x": 3})
+    with pytest.raises(Mistake, match="Close its quotes"):
+        absolute_command("python 'a")
+    with pytest.raises(Mistake, match="agent is empty"):
+        absolute_command(" ")
