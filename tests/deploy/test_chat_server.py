@@ -15,7 +15,7 @@ from sterling.language.engine.ask import Said
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 ASKED = {"messages": [{"role": "user", "content": "abc"}]}
 
 
@@ -112,6 +112,25 @@ def test_stream_tells_what_the_whole_answer_tells(run):
     assert {each["object"] for each in (begin, end, usage)} == {"chat.completion.chunk"}
 
 
+def test_responses_api_gives_what_chat_completions_give(run):
+    asked = {"input": "abc", "max_output_tokens": 6, "seed": 3, "temperature": 1.0}
+    chat = ASKED | {"max_tokens": 6, "seed": 3}
+    (_, chosen), (_, found), events = served(
+        run, (CHAT, chat), (RESPONSES, asked), (RESPONSES, asked | {"stream": True})
+    )
+    text = chosen["choices"][0]["message"]["content"]
+    assert [part["text"] for each in found["output"] for part in each["content"]] == [text]
+    assert found["usage"]["output_tokens"] == chosen["usage"]["completion_tokens"]
+    assert found["status"] == {"length": "incomplete"}.get(
+        chosen["choices"][0]["finish_reason"], "completed"
+    )
+    told = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+    whole = told[-1]["response"]
+    assert {**whole, "created_at": 0} == {**found, "created_at": 0}
+    assert "".join(each["delta"] for each in told if each["type"].endswith("delta")) == text
+
+
 def test_models_and_health_are_told(run):
     models, health = served(run, ("/v1/models",), ("/health",))
     assert [each["id"] for each in models[1]["data"]] == ["mine"]
@@ -155,9 +174,9 @@ def test_messages_longer_than_the_context_have_their_own_code(run):
 
 
 def test_other_forms_and_malformed_bodies_are_told(run):
-    answers = served(run, ("/v1/responses", {}), (CHAT, b"{"), ("/v1/nothing", {}))
+    answers = served(run, ("/v1/messages", {}), (CHAT, b"{"), ("/v1/nothing", {}))
     assert [status for status, _ in answers] == [404, 400, 404]
-    assert "the Responses API is not served; use POST /v1/chat" in answers[0][1]["error"]["message"]
+    assert "Messages API is not served; use POST /v1/chat" in answers[0][1]["error"]["message"]
     assert "the body is not JSON" in answers[1][1]["error"]["message"]
 
 
@@ -227,3 +246,23 @@ def test_reward_models_and_wrong_sizes_are_refused(run):
     for context, slots in ((1, 4), (64, 0)):
         with pytest.raises(Mistake, match="must be at least"):
             chat_server(run, None, "mine", context, slots)
+
+
+def test_thought_is_told_apart_from_the_answer_and_its_calls_are_none():
+    call = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+    thinks = message_of(f"<think>so {call}</think>\n7")
+    assert thinks == {"role": "assistant", "content": "7", "reasoning_content": f"so {call}"}
+    assert message_of("<think>never ends") == {
+        **{"role": "assistant", "content": ""},
+        "reasoning_content": "never ends",
+    }
+
+
+def message_of(text):
+    """The message of an answer to a request with a tool."""
+    tokenizer = Tokenizer.bytes()
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    ids = tokenizer.encode_answer(text)
+    said = [Said(ids, [0.0] * len(ids), True)]
+    made = Completion(parse_request(ASKED | {"tools": tools}), said, tokenizer, "mine", 0, 3)
+    return made.to_json()["choices"][0]["message"]

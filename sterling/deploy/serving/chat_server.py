@@ -6,21 +6,17 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sterling.language.endpoint.chat_answers import Completion, error_body
-from sterling.language.endpoint.chat_requests import ChatRequest, parse_request
+from sterling.language.endpoint.chat_requests import ChatRequest
+from sterling.language.endpoint.forms import FORMS, OTHER_FORMS, Form
 from sterling.language.engine.ask import Ask, chance_of
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.tokenizer import Tokenizer
-from sterling.system.http_server import Events, HttpError, HttpServer, Route
+from sterling.system.http_server import HttpError, HttpServer, Route
 from sterling.types import Mistake
-
-OTHER_FORMS = {
-    "/v1/responses": "the Responses API",
-    "/v1/messages": "Anthropic's Messages API",
-    "/v1/completions": "the API of plain completions",
-}
 
 
 class ChatServer:
@@ -30,10 +26,11 @@ class ChatServer:
         self.sampler, self.tokenizer, self.name = sampler, tokenizer, name
         self._begun, self._answers = time.time(), 0
         routes: dict[tuple[str, str], Route] = {
-            ("POST", "/v1/chat/completions"): self._complete,
             ("GET", "/v1/models"): self._models,
             ("GET", "/health"): self._health,
         }
+        for path, form in FORMS.items():
+            routes["POST", path] = partial(self._complete, form)
         for path, what in OTHER_FORMS.items():
             routes["POST", path] = _refusal(what)
         self._http = HttpServer(routes, error_body)
@@ -47,8 +44,8 @@ class ChatServer:
             await self._http.close()
             self.sampler.close()
 
-    async def _complete(self, body: Any) -> Any:
-        request = parse_request(body)
+    async def _complete(self, form: Form, body: Any) -> Any:
+        request = form.read(body)
         try:
             ids = tuple(self.tokenizer.encode_opening(request.messages))
         except Mistake as error:
@@ -57,8 +54,7 @@ class ChatServer:
         said = await asyncio.gather(*map(asyncio.wrap_future, self.sampler.ask(asks)))
         self._answers += len(said)
         made = (self.tokenizer, self.name, int(time.time()), len(ids))
-        completion = Completion(request, said, *made)
-        return Events(completion.events()) if request.stream else completion.to_json()
+        return form.answer(Completion(request, said, *made))
 
     def _asks(self, request: ChatRequest, ids: tuple[int, ...]) -> list[Ask]:
         shapes = self.sampler.shapes

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 from sterling.language.endpoint.chat_answers import error_body
-from sterling.language.endpoint.chat_requests import parse_request
+from sterling.language.endpoint.forms import FORMS, OTHER_FORMS, Form
 from sterling.language.named_rewards import read_rewards
 from sterling.language.programs.program_session import Event, ProgramSession
-from sterling.system.http_server import Events, HttpError, HttpServer
+from sterling.system.http_server import HttpError, HttpServer
 
 HOST = "127.0.0.1"
 OVERRIDDEN = (  # fields of requests that do not change how a model is sampled that learns
@@ -83,12 +83,11 @@ class SessionServer:
             return partial(_take_reward, session)
         if (method, place) == ("GET", "/v1/models"):
             return _list_models
-        if (method, place) == ("POST", "/v1/chat/completions"):
+        if method == "POST" and place in FORMS:
             again = headers.get(RETRIES, "0").strip() not in ("", "0")
-            return partial(_complete, session, again=again)
-        raise HttpError(
-            404, f"{method} {place} is not served; use POST /v1/chat/completions", code="not_found"
-        )
+            return partial(_complete, session, FORMS[place], again=again)
+        what = OTHER_FORMS.get(place, f"{method} {place}")
+        raise HttpError(404, f"{what} is not served; use POST /v1/chat/completions")
 
     def _session_of(self, path: str, headers: Mapping[str, str]) -> tuple[ProgramSession, str]:
         """Return the session of a request, by its path or its secret, and the rest of the path."""
@@ -111,12 +110,11 @@ def session_server() -> SessionServer:
     return SessionServer()
 
 
-async def _complete(session: ProgramSession, body: Any, *, again: bool) -> Any:
-    known = body if isinstance(body, dict) else {}
-    asked = {name: value for name, value in known.items() if name not in OVERRIDDEN}
-    request = parse_request(asked if isinstance(body, dict) else body)
-    completion = await session.complete(request, body, again=again)
-    return Events(completion.events()) if request.stream else completion.to_json()
+async def _complete(session: ProgramSession, form: Form, body: Any, *, again: bool) -> Any:
+    known = dict(body) if isinstance(body, dict) else body
+    for name in OVERRIDDEN if isinstance(body, dict) else ():
+        known.pop(name, None)
+    return form.answer(await session.complete(form.read(known), body, again=again))
 
 
 async def _take_reward(session: ProgramSession, body: Any) -> Any:
