@@ -117,18 +117,18 @@ class ProgramSession:
             self._end(Ended(fault=f"{self.words[0]} cannot be run: {error}"))
             return
         assert self._process is not None
-        output = asyncio.gather(*map(_last_bytes, (self._process.stdout, self._process.stderr)))
-        try:
-            in_time = await self._wait_for_end()
-        finally:
-            self.kill()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(output), GRACE)
-        streams = output.result() if output.done() else (b"", b"")
-        output.cancel()
-        stdout, stderr = (each.decode("utf-8", "replace") for each in streams)
-        code = await self._process.wait() if in_time else None
         assert self.folder is not None
+        if self.over:  # it was cancelled meanwhile
+            self.kill()
+            return
+        output = asyncio.gather(*map(_last_text, (self._process.stdout, self._process.stderr)))
+        code = await self._exit_code()
+        self.kill()
+        self._process = None  # its number may soon be another one's
+        try:
+            stdout, stderr = await asyncio.wait_for(output, GRACE)
+        except TimeoutError:  # it is still open somewhere
+            stdout = stderr = ""
         left = Ended(stdout, stderr, code, self.rewards)
         self._end(dataclasses.replace(left, folder=self.folder.name))
 
@@ -161,17 +161,17 @@ class ProgramSession:
             self._process.stdin.write(f"{text}\n".encode())
             self._process.stdin.close()
 
-    async def _wait_for_end(self) -> bool:
-        """Wait for the process; return False if its time is up."""
+    async def _exit_code(self) -> int | None:
+        """Wait for the process, and return its exit code; None if its time is up."""
         assert self._process is not None
         ended, used = asyncio.ensure_future(self._process.wait()), 0.0
         while used < self.seconds:
             done, _ = await asyncio.wait([ended], timeout=TICK)
             if done:
-                return True
+                return ended.result()
             used += 0.0 if self._open else TICK
         ended.cancel()
-        return False
+        return None
 
     def _end(self, left: Ended) -> None:
         self.over = True
@@ -182,12 +182,10 @@ class ProgramSession:
                 reply.exception()  # nobody may be waiting for it any more
         self._tell(left)
 
-    def cancel(self) -> None:
-        """End the session, whether it has begun or not, and remove its folder."""
+    async def cancel(self) -> None:
+        """End the session, whether it has begun or not."""
         self.over = True
         self.kill()
-        if self.folder is not None:
-            self.folder.cleanup()
 
     def kill(self) -> None:
         """Kill the process and what it started."""
@@ -196,10 +194,10 @@ class ProgramSession:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
-async def _last_bytes(stream: asyncio.StreamReader | None) -> bytes:
-    """Return the last bytes of a stream, once it has ended."""
+async def _last_text(stream: asyncio.StreamReader | None) -> str:
+    """Return the end of a stream, once it has ended."""
     kept = b""
     assert stream is not None
     while part := await stream.read(1 << 16):
         kept = (kept + part)[-MOST_OUTPUT:]
-    return kept
+    return kept.decode("utf-8", "replace")

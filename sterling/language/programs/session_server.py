@@ -61,7 +61,9 @@ class SessionServer:
     def forget(self, session: ProgramSession) -> None:
         """End a session: kill its program if it still runs, and remove its folder."""
         if self._sessions.pop(session.name, None) is not None:
-            self._loop.call_soon_threadsafe(session.cancel)
+            self._submit(session.cancel()).result()
+            if session.folder is not None:
+                session.folder.cleanup()
 
     async def _run(self, session: ProgramSession, at_once: int) -> None:
         async with self._slots.setdefault(at_once, asyncio.Semaphore(at_once)):
