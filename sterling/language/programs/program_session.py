@@ -74,7 +74,7 @@ class ProgramSession:
         self._events: collections.deque[Event] = collections.deque()
         self._wanted: Future[Event] | None = None
         self._attempts: dict[str, asyncio.Future[Any]] = {}  # the latest answer to each body
-        self._open = 0  # requests without an answer
+        self._open: list[asyncio.Future[Any]] = []  # answers that are waited for
         self._process: asyncio.subprocess.Process | None = None
 
     # What follows runs on the server's loop.
@@ -101,11 +101,12 @@ class ProgramSession:
                 raise HttpError(400, "this session has ended", code="session_ended")
             self._attempts[key] = asyncio.get_running_loop().create_future()
             self._tell(Asked(request, self._attempts[key]))
-        self._open += 1
+        reply = self._attempts[key]
+        self._open.append(reply)
         try:
-            return await asyncio.shield(self._attempts[key])
+            return await asyncio.shield(reply)
         finally:
-            self._open -= 1
+            self._open.remove(reply)
 
     async def run(self, address: str) -> None:
         """Run the program to its end, or until its time is up, and tell what it left."""
@@ -176,7 +177,7 @@ class ProgramSession:
     def _end(self, left: Ended) -> None:
         self.over = True
         error = HttpError(400, "this session has ended", code="session_ended")
-        for reply in self._attempts.values():
+        for reply in self._open:
             if not reply.done():
                 reply.set_exception(error)
                 reply.exception()  # nobody may be waiting for it any more
