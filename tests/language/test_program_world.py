@@ -1,78 +1,23 @@
 """Agent programs, which know of a model by its address alone, are played, matched and judged."""
 
-import json
-import os
-import sys
 from pathlib import Path
 
-import jax
 import pytest
+from played_programs import (
+    COMMAND,
+    TOKENIZER,
+    Counting,
+    Letters,
+    is_running,
+    last_lines,
+    own_texts,
+    played,
+    texts,
+)
 from scripted_agent import ScriptedAgent
 
-from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.programs.program_command import absolute_command, filled_command
-from sterling.language.programs.program_world import ProgramWorld
-from sterling.language.scene_dialogue import ChatSettings
-from sterling.language.tokenizer import Tokenizer
-from sterling.language.worlds.judged_questions import JudgedQuestions
 from sterling.types import Mistake
-
-TOKENIZER = Tokenizer.characters()
-VOICE = ChatSettings(TOKENIZER, limit=4, context=60, contexts=4, patience=20.0)
-PROGRAM = Path(__file__).parent / "fixtures" / "agent_program.py"
-COMMAND = f"{sys.executable} {PROGRAM}"
-
-
-class Counting(ScriptedAgent):
-    """Says a letter for each token that it has read, up to three."""
-
-    def answer(self, ask, seed, row):
-        said = "abc"[: 1 + len(ask.ids) % 3]
-        return [*TOKENIZER.encode(said), TOKENIZER.end]
-
-
-class Letters(ScriptedAgent):
-    """Always says the same."""
-
-    def __init__(self, said="a"):
-        self.said = said
-
-    def answer(self, ask, seed, row):
-        return [*TOKENIZER.encode(self.said), TOKENIZER.end]
-
-
-def tasks_of(folder, *records):
-    path = folder / "tasks.jsonl"
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
-    return JsonlTasks(path, fields=())
-
-
-def played(folder, *records, agent=None, voice=VOICE, judge="", command=COMMAND, **options):
-    """The transcripts of each record's run, in the file's order, and their scenes."""
-    family = tasks_of(folder, *records)
-    world = ProgramWorld(JudgedQuestions(family, judge) if judge else family, command, **options)
-    order = [family.record(family.sample(seed, 0)) for seed in range(len(records))]
-    scenes = [world.begin(order.index(each), 0) for each in records]
-    keys = jax.random.split(jax.random.key(0), 1)
-    (lines,) = play_scenes(agent or Letters(), [scenes], voice, keys)
-    world.close()
-    return [next(line for line in lines if line.scene == n) for n in range(len(scenes))], scenes
-
-
-def texts(line):
-    """What was said and heard in each context."""
-    return [TOKENIZER.decode(line.ids[part]) for part in line.contexts]
-
-
-def own_texts(line):
-    """What was said in each context."""
-    pairs = [[*zip(line.ids[part], line.own[part], strict=True)] for part in line.contexts]
-    return [TOKENIZER.decode([token for token, own in each if own]) for each in pairs]
-
-
-def last_lines(scenes):
-    return [json.loads(each.left.last_line) for each in scenes]
 
 
 def test_run_of_a_program_is_judged_by_the_answer_in_the_file(tmp_path):
@@ -224,22 +169,7 @@ def test_program_that_hangs_is_killed_with_what_it_started_and_judged(tmp_path):
     record = dict(do="hang", prompt="1", answer="a")
     (line,), (scene,) = played(tmp_path, record, command=command, seconds=5.0)
     assert (line.reward, scene.left.exit_code) == (1.0, None)
-    assert not _is_running(scene)
-
-
-def _is_running(scene):
-    folder = Path("/proc")
-    if not folder.is_dir():
-        return False
-    name = scene.left.folder
-    return any(_folder_of(each) == name for each in folder.glob("[0-9]*"))
-
-
-def _folder_of(process):
-    try:
-        return os.readlink(process / "cwd").removesuffix(" (deleted)")
-    except OSError:
-        return ""
+    assert not is_running(scene)
 
 
 def test_command_keeps_its_words_and_its_files_are_found_from_every_folder(tmp_path, monkeypatch):

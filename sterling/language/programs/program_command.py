@@ -8,10 +8,11 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.lookup import user_imports
 from sterling.types import Mistake
 
 FIELD = re.compile(r"\{(\w+)\}")
@@ -29,7 +30,15 @@ def absolute_command(command: str) -> str:
         ) from error
     if not words:
         raise Mistake("agent is empty. Give the command that runs the program, as 'python my.py'.")
+    if is_function(words):
+        return shlex.join([user_imports.absolute_reference(words[0])])
     return shlex.join(os.path.abspath(word) if Path(word).is_file() else word for word in words)
+
+
+def is_function(words: Sequence[str]) -> bool:
+    """Whether a command is no command but a function, ``FILE.py:function``."""
+    place, name = user_imports.split_reference(words[0])
+    return len(words) == 1 and place.endswith(user_imports.PYTHON_SUFFIX) and bool(name)
 
 
 def filled_command(command: str, task: Mapping[str, Any]) -> list[str]:
@@ -61,6 +70,12 @@ def program_environment(added: Mapping[str, str]) -> dict[str, str]:
 
 def check_program(command: str) -> None:
     """Raise Mistake if the program of a command cannot be found."""
-    name, path = shlex.split(command)[0], program_environment({})["PATH"]
+    words = shlex.split(command)
+    if is_function(words):
+        place, _ = user_imports.split_reference(words[0])
+        if not Path(place).is_file():
+            raise Mistake(f"agent: there is no file {place}. Give its path, as my_agent.py:run.")
+        return
+    name, path = words[0], program_environment({})["PATH"]
     if FIELD.search(name) is None and shutil.which(name, path=path) is None:
         raise Mistake(f"agent: there is no program {name!r}. Give its path, or install it.")

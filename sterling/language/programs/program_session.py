@@ -15,14 +15,13 @@ import os
 import secrets
 import signal
 import tempfile
-from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from sterling.language.endpoint.chat_requests import ChatRequest
-from sterling.language.programs.program_command import program_environment
+from sterling.language.programs.program_process import ProgramProcess, start_program
 from sterling.system.http_server import HttpError
 
 TICK = 0.1  # seconds between looks at a program's time
@@ -75,7 +74,7 @@ class ProgramSession:
         self._wanted: Future[Event] | None = None
         self._attempts: dict[str, asyncio.Future[Any]] = {}  # the latest answer to each body
         self._open: list[asyncio.Future[Any]] = []  # answers that are waited for
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ProgramProcess | None = None
 
     # What follows runs on the server's loop.
 
@@ -138,29 +137,15 @@ class ProgramSession:
         self.folder = tempfile.TemporaryDirectory(prefix="session-", ignore_cleanup_errors=True)
         folder, text = Path(self.folder.name), json.dumps(dict(self.task), ensure_ascii=False)
         place = folder / "task.json"
-        place.write_text(text, "utf-8")
+        place.write_text(f"{text}\n", "utf-8")
         own = f"{address}/s/{self.name}"
-        environment = program_environment(
-            {
-                "OPENAI_BASE_URL": f"{own}/v1",
-                "OPENAI_API_KEY": self.secret,
-                "STERLING_TASK": str(place),
-                "STERLING_REWARD_URL": f"{own}/reward",
-            }
-        )
-        self._process = await asyncio.create_subprocess_exec(
-            *self.words,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,  # so that it can be killed with what it started
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # a program need not read its input
-            self._process.stdin.write(f"{text}\n".encode())
-            self._process.stdin.close()
+        environment = {
+            "OPENAI_BASE_URL": f"{own}/v1",
+            "OPENAI_API_KEY": self.secret,
+            "STERLING_TASK": str(place),
+            "STERLING_REWARD_URL": f"{own}/reward",
+        }
+        self._process = await start_program(self.words, folder, environment)
 
     async def _exit_code(self) -> int | None:
         """Wait for the process, and return its exit code; None if its time is up."""
@@ -192,13 +177,12 @@ class ProgramSession:
         """Kill the process and what it started."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process.number, signal.SIGKILL)
 
 
-async def _last_text(stream: asyncio.StreamReader | None) -> str:
+async def _last_text(stream: asyncio.StreamReader) -> str:
     """Return the end of a stream, once it has ended."""
     kept = b""
-    assert stream is not None
     while part := await stream.read(1 << 16):
         kept = (kept + part)[-MOST_OUTPUT:]
     return kept.decode("utf-8", "replace")

@@ -1,0 +1,85 @@
+"""A function of a file that is imported once runs as a program that is started each time."""
+
+import os
+from pathlib import Path
+
+import pytest
+from played_programs import PROGRAM, Counting, Letters, is_running, last_lines, played, texts
+
+FUNCTION = f"{PROGRAM}:run"
+
+
+@pytest.mark.parametrize("function", ["run", "run_later"])
+def test_function_asks_as_the_program_does(tmp_path, function):
+    records = [dict(do="twice", prompt="1" * n, answer="a") for n in range(1, 6)]
+    by_command, _ = played(tmp_path, *records, agent=Counting())
+    found, _ = played(tmp_path, *records, agent=Counting(), command=f"{PROGRAM}:{function}")
+    told = [[(line.ids, line.reward, line.failed) for line in each] for each in (by_command, found)]
+    assert told[0] == told[1]
+
+
+def test_function_has_its_task_its_input_and_a_folder_of_its_own(tmp_path):
+    record = dict(do="places", prompt="1", answer="x")
+    _, scenes = played(tmp_path, record, record | {"prompt": "2"}, command=FUNCTION)
+    for (same, _, files), scene in zip(last_lines(scenes), scenes, strict=True):
+        assert (same, sorted(files)) == (True, ["left.txt", "task.json"])
+        assert not Path(scene.left.folder).exists()
+    assert "STERLING_TASK" not in os.environ
+
+
+def test_function_that_fails_is_judged(tmp_path):
+    (line,), (scene,) = played(tmp_path, dict(do="crash", prompt="1", answer="a"), command=FUNCTION)
+    assert (line.reward, scene.left.exit_code) == (1.0, 3)
+    (raised,), (scene,) = played(tmp_path, dict(do="many", answer="a"), command=FUNCTION)
+    assert "asked for no answer: exit code 1, KeyError: 'calls'" in raised.failed
+
+
+def test_function_that_hangs_is_killed_alone(tmp_path):
+    records = [dict(do=each, prompt="1", answer="a") for each in ("hang", "twice")]
+    lines, scenes = played(tmp_path, *records, command=FUNCTION, seconds=3.0)
+    assert [line.reward for line in lines] == [1.0, 1.0]
+    assert [scene.left.exit_code for scene in scenes] == [None, 0]
+    assert not is_running(scenes[0])
+
+
+def test_runs_of_a_function_draw_random_numbers_of_their_own(tmp_path):
+    (tmp_path / "chance.py").write_text(f"""
+import random, sys
+import numpy
+sys.path.append({str(PROGRAM.parent)!r})
+import agent_program
+
+def run(task):
+    agent_program.chat(agent_program.user("1"))
+    return [random.random(), numpy.random.random()]
+""")
+    records = [dict(do="x", prompt=f"{n}", answer="a") for n in range(2)]
+    _, scenes = played(tmp_path, *records, command=f"{tmp_path / 'chance.py'}:run")
+    (first, second), (third, fourth) = last_lines(scenes)
+    assert first != third
+    assert second != fourth
+
+
+def test_file_that_begins_threads_runs_in_processes_of_its_own(tmp_path):
+    (tmp_path / "busy.py").write_text(f"""
+import sys, threading, time
+sys.path.append({str(PROGRAM.parent)!r})
+import agent_program
+
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+def run(task):
+    assert any(each.daemon for each in threading.enumerate())
+    return agent_program.once(task)
+""")
+    record = dict(prompt="1", answer="a")
+    (line,), _ = played(tmp_path, record, command=f"{tmp_path / 'busy.py'}:run")
+    assert (line.reward, texts(line)) == (1.0, ["1a"])
+
+
+def test_file_that_cannot_be_imported_is_told(tmp_path):
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
+    (line,), _ = played(tmp_path, dict(prompt="1"), command=f"{tmp_path / 'broken.py'}:run")
+    assert "nothing_of_this_name" in line.failed
+    (line,), _ = played(tmp_path, dict(prompt="1"), command=f"{PROGRAM}:rum", agent=Letters())
+    assert "has no 'rum'; did you mean run" in line.failed
