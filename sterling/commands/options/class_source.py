@@ -67,7 +67,8 @@ class SourceFile:
 
     def __init__(self, path: Path):
         text = path.read_text(encoding="utf-8")
-        self.path, self.text, self.body = path, text, ast.parse(text).body
+        self.path, self.body = path, ast.parse(text).body
+        self._lines = [line.encode() for line in io.StringIO(text)]  # columns of ast are of bytes
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         self.comments = {
             token.start[0]: token.string.lstrip("# ")
@@ -75,6 +76,14 @@ class SourceFile:
             if token.type == tokenize.COMMENT
         }
         self.imports = dict(pair for node in self.body for pair in _imported_names(node))
+
+    def segment(self, node: ast.expr) -> str:
+        """Return the text of an expression; `ast.get_source_segment` splits the file each time."""
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        lines = self._lines[first : last + 1]
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"".join(lines).decode()
 
 
 def find_class(path: Path, name: str) -> FoundClass | None:
@@ -172,12 +181,12 @@ def _read_field(
     type changes an inherited field."""
     comment = source.comments.get(node.end_lineno or 0, "")
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-        default = ast.get_source_segment(source.text, node.value) or ""
+        default = source.segment(node.value)
         return ConfigField(node.target.id, _plain_type(source, node.annotation), default, comment)
     names = [_dotted_name(each) for each in node.targets] if isinstance(node, ast.Assign) else []
     if isinstance(node, ast.Assign) and len(names) == 1 and names[0] in known:
         before = known[names[0]]
-        default = ast.get_source_segment(source.text, node.value) or ""
+        default = source.segment(node.value)
         return replace(before, default=default, comment=comment or before.comment)
     return None
 
