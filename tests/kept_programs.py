@@ -26,7 +26,7 @@ def use(children: Path) -> None:
     compilation_cache.get_file_cache = lambda path: (KeptPrograms(Path(path)), path)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(children)
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     compilation_cache.reset_cache()  # what was compiled while tests were collected had none
 
 
