@@ -38,6 +38,8 @@ settings.load_profile("same")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# JAX would write down, for every operation, the hundred calls it comes from, most of them pytest's.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 PROGRAMS = ProgramsAtImport()
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
