@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 Prefix = str | tuple[str, ...]  # where parameters stand; of several places: in this order
@@ -10,8 +12,18 @@ Prefix = str | tuple[str, ...]  # where parameters stand; of several places: in 
 class Leaves(dict):
     """The arrays of a state by their paths, such as ``.nets.policy.layers[0].weight``."""
 
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self._found: dict[tuple[Prefix, int], list[str]] = {}
+
     def under(self, prefix: Prefix) -> list[str]:
         """Return the paths below ``prefix``, in the order of the tree."""
+        asked = (prefix, len(self))  # paths are only added; differences ask for them ever again
+        if asked not in self._found:
+            self._found[asked] = self._search(prefix)
+        return self._found[asked]
+
+    def _search(self, prefix: Prefix) -> list[str]:
         if isinstance(prefix, tuple):
             return [path for each in prefix for path in self.under(each)]
         return [path for path in self if path.startswith((prefix + ".", prefix + "["))] or (

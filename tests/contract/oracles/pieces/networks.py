@@ -30,8 +30,13 @@ ACTIVATIONS |= {"silu": silu, "elu": elu}
 
 def layer_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Return rows of zero mean and unit deviation, scaled and shifted (Ba 2016, eq. 4)."""
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * scale + shift
+    centred = x - mean(x)
+    return centred / np.sqrt(mean(centred**2) + 1e-6) * scale + shift
+
+
+def mean(x: np.ndarray) -> np.ndarray:
+    """Return the mean of each row; ``x.mean`` takes several times as long for small rows."""
+    return np.add.reduce(x, -1, keepdims=True) / x.shape[-1]
 
 
 def perceptron(

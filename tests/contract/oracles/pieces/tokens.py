@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,29 @@ import numpy as np
 from oracles.pieces import adam
 from oracles.pieces.distributions import entropy_of_choices, log_softmax
 from oracles.pieces.leaves import Leaves, Prefix
+from oracles.pieces.networks import mean
 
 SIZE = 4  # numbers of a head
 
 
 def rms(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return rows of unit root mean square, scaled (Zhang 2019, eq. 4)."""
-    return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-6) * scale
+    return x / np.sqrt(mean(x**2) + 1e-6) * scale
 
 
 def rotated(x: np.ndarray) -> np.ndarray:
     """Return heads ``(batch, time, number)`` turned by their places (Su 2021, eq. 15): the pair of
     numbers i and i + half is a complex number, multiplied by e^(i place rate)."""
     half = x.shape[-1] // 2
-    rate = 10_000.0 ** (-np.arange(half) / half)
-    turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(
-        1j * np.arange(x.shape[1])[:, None] * rate
-    )
+    turned = (x[..., :half] + 1j * x[..., half:]) * turns(x.shape[1], half)
     return np.concatenate([turned.real, turned.imag], -1)
+
+
+@functools.cache
+def turns(places: int, half: int) -> np.ndarray:
+    """Return e^(i place rate) of every place and pair."""
+    rate = 10_000.0 ** (-np.arange(half) / half)
+    return np.exp(1j * np.arange(places)[:, None] * rate)
 
 
 def hidden(state: Leaves, prefix: str, ids: np.ndarray) -> np.ndarray:
