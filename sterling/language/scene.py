@@ -43,6 +43,7 @@ class Turn:
     fresh_context: bool = False  # the seat forgets what was said before: these messages are all
     after: int | None = None  # the seat's turn whose answer the messages follow; None: its latest
     limit: int | None = None  # most tokens of the answer; None: as many as any answer may have
+    nth: int | None = None  # tells the turn's answer from others to equal tokens; None: its number
     stop: tuple[str, ...] = ()  # texts that end the answer, and are no part of it
 
 

@@ -176,6 +176,12 @@ class SceneBatch:
         scene: Any = self.scenes[transcript.scene]
         return min(self.settings.limit, _option(scene.turn, "limit") or self.settings.limit)
 
+    def answer_number(self, transcript: Transcript) -> int:
+        """Return what tells the answer that a seat is about to give from its others."""
+        scene: Any = self.scenes[transcript.scene]
+        own = _option(scene.turn, "nth")
+        return transcript.turns if own is None else int(own)
+
     def _tell(self, number: int, why: str, code: str) -> bool:
         """Tell a scene why its seat cannot speak; return False if it has no ``cannot_speak``."""
         scene: Any = self.scenes[number]

@@ -40,7 +40,7 @@ def test_conversation_that_begins_anew_is_a_context_of_its_own(tmp_path):
 
 
 def test_conversations_in_turns_go_on_where_they_were(tmp_path):
-    (line,), _ = played(tmp_path, dict(do="back", answer="a"), voice=VOICE)
+    (line,), _ = played(tmp_path, dict(do="back", answer="a"))
     assert texts(line) == ["oneamoreaagaina", "twoamorea", "oneaelsea"]
     assert own_texts(line) == ["aaa", "aa", "a"]  # what two contexts share is learned once
     assert [line.context_of(turn) for turn in range(line.turns)] == [0, 1, 0, 1, 0, 2]
@@ -122,9 +122,25 @@ class Differing(ScriptedAgent):
 
 
 def test_calls_at_the_same_time_are_all_answered(tmp_path):
-    (line,), scenes = played(tmp_path, dict(do="beside", answer="x"), agent=Counting())
+    record = dict(do="beside", names="abc", answer="x")
+    (line,), scenes = played(tmp_path, record, agent=Counting())
     assert last_lines(scenes) == [{each: "a" for each in "abc"}]
     assert sorted(texts(line)) == ["aa", "ba", "ca"]
+
+
+class ByChance(ScriptedAgent):
+    """Says what the chance of an ask says."""
+
+    def answer(self, ask, seed, row):
+        return [*TOKENIZER.encode(f"{ask.chance % 1000}"), TOKENIZER.end]
+
+
+def test_answers_do_not_depend_on_which_request_comes_first(tmp_path):
+    record = dict(do="beside", names="abca", apart=0.3, answer="x")
+    _, first = played(tmp_path, record, agent=ByChance())
+    _, second = played(tmp_path, record | {"names": "caba"}, agent=ByChance())
+    assert last_lines(first) == last_lines(second)
+    assert len(set(last_lines(first)[0].values())) == 3
 
 
 def test_program_has_its_task_and_a_folder_of_its_own(tmp_path):

@@ -106,6 +106,6 @@ class _PlayedSeed:
         ids, place = tuple(transcript.context), (transcript.scene, transcript.seat)
         settings = self.batch.settings
         warmth = settings.temperature if self.explore else 0.0
-        chance = chance_of(self.key, place, ids, transcript.turns)
+        chance = chance_of(self.key, place, ids, self.batch.answer_number(transcript))
         limit = self.batch.answer_limit(transcript)
         return Ask(ids, chance, limit, warmth, settings.top_k, settings.top_p)

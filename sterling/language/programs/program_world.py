@@ -12,6 +12,7 @@ itself, if it is a number or named ones.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from sterling.language.named_rewards import read_rewards
 from sterling.language.programs.program_command import filled_command
 from sterling.language.programs.program_session import Asked, Ended, Event, ProgramSession
 from sterling.language.programs.session_server import session_server
-from sterling.language.scene import BaseScene
+from sterling.language.scene import BaseScene, Message
 from sterling.language.task import Family, Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.single_question import question_messages
@@ -94,6 +95,7 @@ class ProgramScene(BaseScene):
         words = filled_command(world.command, record)
         self._session = ProgramSession(words, record, world.seconds)
         self._history = MessageHistory()
+        self._equal = collections.Counter[tuple[Message, ...]]()  # requests of equal messages
         self._last: set[int] = set()  # turns whose answers nothing follows
         self._answered: list[tuple[Said, int]] = []  # of the present request, with tokens read
         self._asked: Asked | None = None
@@ -124,8 +126,11 @@ class ProgramScene(BaseScene):
         self._last.discard(-1 if after is None else after)
         self.ask(0, *messages, fresh_context=after is None)
         assert self.turn is not None
+        # A request's chance does not depend on which of those sent at the same time came first.
+        nth = self._equal[request.messages]
+        self._equal[request.messages] += 1
         self.turn = dataclasses.replace(
-            self.turn, after=after, limit=request.limit, stop=request.stop
+            self.turn, after=after, limit=request.limit, stop=request.stop, nth=nth
         )
 
     def note_answer(self, said: Said, read: int, tokenizer: Tokenizer) -> None:
