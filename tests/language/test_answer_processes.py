@@ -50,9 +50,9 @@ def test_answer_worker_answers_threads_at_the_same_time(start):
 
 def test_answer_worker_waits_for_a_free_process_without_using_up_time(start):
     """Questions wait in turn for two processes, longer than each may take."""
-    worker = start(2, limit=1.0)
+    worker = start(2, limit=4.0)
     assert worker.ask(["echo", 1]) == 1
-    assert ask_at_once(worker, [["sleep", 0.25]] * 12) == [None] * 12
+    assert ask_at_once(worker, [["sleep", 0.4]] * 24) == [None] * 24
     assert len(worker._channels) == 2
 
 
@@ -75,13 +75,13 @@ def test_questions_one_after_the_other_need_one_process(start):
 def test_hung_question_is_killed_alone_and_delays_no_other(start):
     worker = start(4)
     with ThreadPoolExecutor(1) as pool:
-        hung = pool.submit(worker.ask, ["leave a sleeper", 600.0], 2.0)
+        hung = pool.submit(worker.ask, ["leave a sleeper", 600.0], 6.0)
         sleeper = start.folder / "sleeper"
         assert comes_true(lambda: sleeper.is_file() and sleeper.read_text())
         process = worker._channels[0].process
         assert ask_at_once(worker, [["echo", n] for n in range(20)]) == [*range(20)]
         assert not hung.done()
-        with pytest.raises(WorkerFault, match=r"hung: no answer after 2 seconds"):
+        with pytest.raises(WorkerFault, match=r"hung: no answer after 6 seconds"):
             hung.result()
     assert comes_true(lambda: not is_alive(process) and not is_alive(int(sleeper.read_text())))
     assert process not in [channel.process for channel in worker._channels]
@@ -116,7 +116,7 @@ def test_no_process_is_left_after_close(start):
     found = ask_at_once(worker, [["meet", 4]] * 4)
     server = worker._server.process
     with suppress(WorkerFault):
-        worker.ask(["leave a sleeper", 600.0], 0.5)
+        worker.ask(["leave a sleeper", 600.0], 3.0)
     late = ThreadPoolExecutor(1).submit(worker.ask, ["sleep", 600.0])
     assert comes_true(lambda: any(channel.busy for channel in worker._channels))
     worker.close()
@@ -154,7 +154,7 @@ def test_interrupted_question_leaves_no_answer_for_the_next(start):
         interrupt = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
         interrupt.start()
         with pytest.raises(KeyboardInterrupt):
-            worker.ask(["sleep", 0.5])
+            worker.ask(["sleep", 600.0])
         interrupt.join()
         assert [worker.ask(["echo", n]) for n in range(5)] == [*range(5)]
 
@@ -222,12 +222,13 @@ def test_interrupt_while_a_process_is_opened_is_made_up_for(start, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(answer_channel, "TAKEN", Interrupt())
         with ThreadPoolExecutor(1) as pool:
-            busy = pool.submit(worker.ask, ["sleep", 0.5])
+            busy = pool.submit(worker.ask, ["meet", 2])
             assert comes_true(lambda: worker._channels[0].busy)
             with pytest.raises(KeyboardInterrupt):
                 worker.ask(["echo", 0])
+            (start.folder / "enough").touch()
             busy.result()
-    found = ask_at_once(worker, [["meet", 3]] * 3)
+    found = ask_at_once(worker, [["meet", 4]] * 3)
     assert len({process, *found}) == 3
     assert worker._server is server
     numbers = [channel._number for channel in worker._channels]
