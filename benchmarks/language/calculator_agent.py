@@ -1,4 +1,5 @@
 """An agent program that knows a model by OPENAI_BASE_URL alone: the model may use a calculator."""
+
 import json, os, re, sys, urllib.request
 
 

@@ -98,7 +98,7 @@ class _Resident:
         own, other = socket.socketpair()
         with other:
             process = await asyncio.create_subprocess_exec(
-                *_python("serve", reference),
+                *_python("fork_when_told", reference),
                 stdin=other.fileno(),
                 stdout=PIPE,
                 env=program_environment({**ONE_THREAD, **_import_paths()}),

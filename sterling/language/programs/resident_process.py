@@ -35,7 +35,7 @@ LOOK = 0.02  # seconds between looks for children that have ended
 Function = Callable[[Any], Any]
 
 
-def serve(reference: str) -> None:
+def fork_when_told(reference: str) -> None:
     """Import a function by its reference, and fork a child for each message that asks for one."""
     control, replies = socket.socket(fileno=os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the file prints must not mix with replies
