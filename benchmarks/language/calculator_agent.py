@@ -1,6 +1,10 @@
 """An agent program that knows a model by OPENAI_BASE_URL alone: the model may use a calculator."""
 
-import json, os, re, sys, urllib.request
+import json
+import os
+import re
+import sys
+import urllib.request
 
 
 def chat(messages):
