@@ -83,3 +83,25 @@ def test_file_that_cannot_be_imported_is_told(tmp_path):
     assert "nothing_of_this_name" in line.failed
     (line,), _ = played(tmp_path, dict(prompt="1"), command=f"{PROGRAM}:rum", agent=Letters())
     assert "has no 'rum'; did you mean run" in line.failed
+
+
+def test_process_that_forks_may_die_and_is_started_again(tmp_path):
+    (tmp_path / "deadly.py").write_text(f"""
+import os, signal, sys, time
+sys.path.append({str(PROGRAM.parent)!r})
+import agent_program
+
+def run(task):
+    said = agent_program.once(task)
+    if task["prompt"] == "1":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+    return said
+""")
+    command = f"{tmp_path / 'deadly.py'}:run"
+    (line,), (scene,) = played(tmp_path, dict(prompt="1", answer="a"), command=command)
+    assert (line.turns, line.failed, scene.left.exit_code) == (1, "", None)
+    assert scene.left.fault == "the process that forks has ended"
+    assert not is_running(scene)
+    (line,), _ = played(tmp_path, dict(prompt="2", answer="a"), command=command)
+    assert line.reward == 1.0

@@ -74,10 +74,12 @@ _residents: dict[str, asyncio.Future[_Resident]] = {}  # by reference, for the l
 
 
 async def _resident(reference: str) -> _Resident:
-    """Return the process that has imported a function; it is started once."""
-    if reference not in _residents:
-        _residents[reference] = asyncio.ensure_future(_Resident.start(reference))
-    return await asyncio.shield(_residents[reference])
+    """Return the process that has imported a function; it is started once, and again if it has
+    been killed."""
+    known = _residents.get(reference)
+    if known is None or (known.done() and known.exception() is None and known.result().ended):
+        known = _residents[reference] = asyncio.ensure_future(_Resident.start(reference))
+    return await asyncio.shield(known)
 
 
 class _Resident:
@@ -87,10 +89,10 @@ class _Resident:
         assert process.stdout is not None
         self._control, self._replies = control, process.stdout
         self._numbers = itertools.count()
-        self._process_of: dict[int, asyncio.Future[int]] = {}
-        self._code_of: dict[int, asyncio.Future[int]] = {}
+        self._process_of: dict[int, asyncio.Future[int]] = {}  # of children that are to begin
+        self._code_of: dict[int, asyncio.Future[int]] = {}  # of those that are to end
         self._listening: asyncio.Future[None] | None = None
-        self.forks = False
+        self.forks, self.ended = False, False
 
     @classmethod
     async def start(cls, reference: str) -> _Resident:
@@ -118,8 +120,9 @@ class _Resident:
     async def fork(self, folder: Path, added: Mapping[str, str]) -> ProgramProcess:
         """Run the function in a new child."""
         number, loop = next(self._numbers), asyncio.get_running_loop()
-        self._process_of[number], self._code_of[number] = loop.create_future(), loop.create_future()
         (stdout, out), (stderr, err) = [await _open_stream() for _ in range(2)]
+        begun, ended = loop.create_future(), loop.create_future()
+        self._process_of[number], self._code_of[number] = begun, ended
         environment = {name: value for name, value in program_environment(added).items()
                        if os.environ.get(name) != value}  # fmt: skip
         asked = {"number": number, "folder": str(folder), "environment": environment}
@@ -129,24 +132,22 @@ class _Resident:
         finally:
             os.close(out)
             os.close(err)
-        process = await self._process_of[number]
-        return ProgramProcess(process, stdout, stderr, partial(self._wait, number))
-
-    async def _wait(self, number: int) -> int:
-        return await asyncio.shield(self._code_of[number])
+        return ProgramProcess(await begun, stdout, stderr, partial(asyncio.shield, ended))
 
     async def _listen(self) -> None:
         """Take what the process tells; once it has ended, nothing runs any more."""
         while line := await self._replies.readline():
             told = json.loads(line)
             if "process" in told:
-                self._process_of[told["number"]].set_result(told["process"])
+                self._process_of.pop(told["number"]).set_result(told["process"])
             else:
-                self._code_of[told["number"]].set_result(told["code"])
+                self._code_of.pop(told["number"]).set_result(told["code"])
+        if self.forks:
+            self.ended = True
+            self._control.close()
         for each in (*self._process_of.values(), *self._code_of.values()):
-            if not each.done():
-                each.set_exception(OSError("the process that forks has ended"))
-                each.exception()
+            each.set_exception(OSError("the process that forks has ended"))
+            each.exception()
 
 
 async def _open_stream() -> tuple[asyncio.StreamReader, int]:

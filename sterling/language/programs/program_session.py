@@ -113,7 +113,7 @@ class ProgramSession:
             return
         try:
             await self._begin(address)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, the scene must not wait for ever
             self._end(Ended(fault=f"{self.words[0]} cannot be run: {error}"))
             return
         assert self._process is not None
@@ -122,14 +122,18 @@ class ProgramSession:
             self.kill()
             return
         output = asyncio.gather(*map(_last_text, (self._process.stdout, self._process.stderr)))
-        code = await self._exit_code()
+        fault = ""
+        try:
+            code = await self._exit_code()
+        except OSError as error:  # nobody can tell it
+            code, fault = None, str(error)
         self.kill()
         self._process = None  # its number may soon be another one's
         try:
             stdout, stderr = await asyncio.wait_for(output, GRACE)
         except TimeoutError:  # it is still open somewhere
             stdout = stderr = ""
-        left = Ended(stdout, stderr, code, self.rewards)
+        left = Ended(stdout, stderr, code, self.rewards, fault)
         self._end(dataclasses.replace(left, folder=self.folder.name))
 
     async def _begin(self, address: str) -> None:

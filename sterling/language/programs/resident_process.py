@@ -90,6 +90,7 @@ class _Parent:
             self._become_program(asked, streams)
         for stream in streams:
             os.close(stream)
+        _lead_group(process)
         self.children[process] = asked["number"]
         _send(self.replies, {"number": asked["number"], "process": process})
         return True
@@ -98,7 +99,7 @@ class _Parent:
         """Run the function in a child, and end it."""
         code = 1
         try:
-            os.setsid()
+            _lead_group(os.getpid())
             self.control.close()
             os.close(self.replies.fileno())
             os.chdir(asked["folder"])
@@ -143,6 +144,13 @@ def _run(function: Function) -> None:
 
 async def _result(found: Any) -> Any:
     return await found
+
+
+def _lead_group(process: int) -> None:
+    """Have a process lead a group. Parent and child both do so: whoever is first, it leads one once
+    its number is told, and can be killed with what it started."""
+    with contextlib.suppress(OSError):  # it does already, or has ended
+        os.setpgid(process, process)
 
 
 def _threads_run() -> bool:
