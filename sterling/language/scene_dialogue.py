@@ -73,6 +73,8 @@ class SceneBatch:
         self.settings = settings
         self.scenes = list(scenes)  # a text instead of a scene: why it could not begin
         self.transcripts: dict[tuple[int, int], Transcript] = {}
+        own = ((n, getattr(scene, "close", None)) for n, scene in enumerate(self.scenes))
+        self._closes = {n: close for n, close in own if close is not None}  # of scenes still open
         self.waited_for: set[int] = set()  # scenes that wait for an answer or a call
         self._ready = set(range(len(self.scenes)))  # scenes that have gone on since `advance`
         for number, scene in enumerate(self.scenes):
@@ -252,8 +254,8 @@ class SceneBatch:
 
     def close(self) -> None:
         """Release what scenes hold (their own ``close``)."""
-        for scene in self.scenes:
-            getattr(scene, "close", lambda: None)()
+        while self._closes:
+            self._closes.popitem()[1]()
 
     def _combined(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose named rewards are combined as the rule says."""
@@ -290,6 +292,7 @@ class SceneBatch:
         for transcript in self._of_scene(number) or [Transcript(number, 0)]:
             transcript.failed = why
             self.transcripts[number, transcript.seat] = transcript
+        self._closes.pop(number, lambda: None)()  # nothing shall wait for its end
 
 
 def _option(turn: Any, name: str) -> Any:

@@ -209,6 +209,7 @@ def test_calls_in_an_answer_become_tool_calls():
 def test_text_that_only_looks_like_a_call_is_content():
     for text, more in [
         ("<tool_call>{nonsense}</tool_call>", {"tools": [TOOL]}),
+        ('<tool_call>{"name": "price", "arguments": "tea"}</tool_call>', {"tools": [TOOL]}),
         ('<tool_call>{"name": "price", "arguments": {}}</tool_call>', {}),
         ('<tool_call>{"name": "price"}</tool_call>', {"tools": [TOOL], "tool_choice": "none"}),
     ]:

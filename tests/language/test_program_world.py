@@ -1,11 +1,13 @@
 """Agent programs, which know of a model by its address alone, are played, matched and judged."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from played_programs import (
     COMMAND,
     TOKENIZER,
+    VOICE,
     Counting,
     Letters,
     is_running,
@@ -17,6 +19,7 @@ from played_programs import (
 from scripted_agent import ScriptedAgent
 
 from sterling.language.programs.program_command import absolute_command, filled_command
+from sterling.language.programs.program_world import ProgramScene
 from sterling.types import Mistake
 
 
@@ -186,6 +189,27 @@ def test_program_that_hangs_is_killed_with_what_it_started_and_judged(tmp_path):
     (line,), (scene,) = played(tmp_path, record, command=command, seconds=5.0)
     assert (line.reward, scene.left.exit_code) == (1.0, None)
     assert not is_running(scene)
+
+
+def test_run_whose_scene_fails_keeps_no_other_one_waiting(tmp_path, monkeypatch):
+    def fail(self, seat, text):
+        if self.task.prompt == "1":
+            raise TimeoutError("took too long")
+        return hear(self, seat, text)
+
+    hear = ProgramScene.hear
+    monkeypatch.setattr(ProgramScene, "hear", fail)
+    records = [dict(do="once", prompt=each, answer="a") for each in "12"]
+    lines, _ = played(tmp_path, *records, at_once=1)
+    assert [line.failed or line.reward for line in lines] == ["TimeoutError: took too long", 1.0]
+
+
+def test_call_whose_arguments_are_not_json_is_text(tmp_path):
+    said = '<tool_call>{"name": "add", "arguments": "no"}</tool_call>'
+    voice = dataclasses.replace(VOICE, limit=80, context=400)
+    record = dict(do="tools", prompt="1", answer="x")
+    (line,), scenes = played(tmp_path, record, agent=Letters(said), voice=voice)
+    assert (line.failed, last_lines(scenes)) == ("", [{"role": "assistant", "content": said}])
 
 
 def test_command_keeps_its_words_and_its_files_are_found_from_every_folder(tmp_path, monkeypatch):

@@ -121,11 +121,12 @@ def _calls(text: str, name: str) -> list[dict[str, Any]]:
         try:
             call = json.loads(inside)
             tool, arguments = call["name"], call.get("arguments", {})
+            written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            json.loads(written)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return []
         if not isinstance(tool, str) or not isinstance(arguments, dict | str):
             return []
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
         own = hashlib.blake2b(f"{name}/{number}".encode(), digest_size=8).hexdigest()[:9]
         function = {"name": tool, "arguments": written}
         found.append({"id": own, "type": "function", "function": function})
