@@ -176,6 +176,19 @@ def test_request_longer_than_the_context_is_told_and_the_run_judged(tmp_path):
     assert "asked for no answer" in never.failed
 
 
+def test_request_that_was_refused_begins_no_conversation(tmp_path):
+    (line,), scenes = played(tmp_path, dict(do="shortens", answer="x"), contexts=2)
+    assert last_lines(scenes) == [["400 context_length_exceeded"] * 4 + ["a", "a"]]
+    assert texts(line) == ["1amorea", "2a"]
+
+
+def test_answers_of_one_request_are_given_together_or_not_at_all(tmp_path):
+    record = dict(do="several", counts=[3, 2, 1], answer="x")
+    (line,), scenes = played(tmp_path, record, contexts=2)
+    assert last_lines(scenes) == [["400 session_ended", 2, "400 session_ended"]]
+    assert (line.turns, len(scenes[0].trace)) == (2, 2)
+
+
 def test_programs_wait_for_each_other_if_few_may_run(tmp_path):
     records = [dict(do="twice", prompt=f"{n}", answer="a") for n in range(6)]
     few, _ = played(tmp_path, *records, agent=Counting(), at_once=1)

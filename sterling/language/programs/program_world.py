@@ -97,6 +97,7 @@ class ProgramScene(BaseScene):
         self._history = MessageHistory()
         self._equal = collections.Counter[tuple[Message, ...]]()  # requests of equal messages
         self._last: set[int] = set()  # turns whose answers nothing follows
+        self._follows: int | None = None  # the one of these that the present request follows
         self._answered: list[tuple[Said, int]] = []  # of the present request, with tokens read
         self._asked: Asked | None = None
         self._tokenizer: Tokenizer | None = None
@@ -115,20 +116,17 @@ class ProgramScene(BaseScene):
 
     def _ask_seat(self, request: ChatRequest) -> None:
         after, messages = self._history.find(request.messages)
-        begins = after not in self._last
-        if begins and self.contexts == self.world.contexts:
-            said = (
-                f"a session may have {self.contexts} conversations that do not continue each other"
-            )
+        self._follows = after if after in self._last else None
+        left = request.count - len(self._answered)
+        begun = left - (self._follows is not None)
+        if self.contexts + begun > (most := self.world.contexts):
+            said = f"a session may have {most} conversations that do not continue each other"
             self._refuse(said, "session_ended")
             return
-        self.contexts += begins
-        self._last.discard(-1 if after is None else after)
         self.ask(0, *messages, fresh_context=after is None)
         assert self.turn is not None
         # A request's chance does not depend on which of those sent at the same time came first.
         nth = self._equal[request.messages]
-        self._equal[request.messages] += 1
         self.turn = dataclasses.replace(
             self.turn, after=after, limit=request.limit, stop=request.stop, nth=nth
         )
@@ -144,7 +142,9 @@ class ProgramScene(BaseScene):
         assert asked is not None
         assert self._tokenizer is not None
         request = asked.request
-        self._last.add(self.turns)
+        self._equal[request.messages] += 1
+        self.contexts += self._follows is None
+        self._last = self._last - {self._follows} | {self.turns}
         self.turns += 1
         if len(self._answered) < request.count:
             self._ask_seat(request)
