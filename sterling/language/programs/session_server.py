@@ -32,7 +32,8 @@ class SessionServer:
     """Serves the sessions of agent programs."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, ProgramSession] = {}  # by name
+        self._sessions: dict[str, ProgramSession] = {}  # by name; other threads add to it
+        self._by_secret: dict[str, ProgramSession] = {}
         self._loop = asyncio.new_event_loop()
         self._http = HttpServer(self._route, error_body)
         self._slots: dict[int, asyncio.Semaphore] = {}  # of so many programs at once
@@ -44,7 +45,7 @@ class SessionServer:
     def start(self, session: ProgramSession, at_once: int) -> Future[Event]:
         """Run a session's program, as soon as fewer than ``at_once`` run; return its first
         event."""
-        self._sessions[session.name] = session
+        self._sessions[session.name] = self._by_secret[session.secret] = session
         self._submit(self._run(session, at_once))
         return self.next_event(session)
 
@@ -60,6 +61,7 @@ class SessionServer:
 
     def forget(self, session: ProgramSession) -> None:
         """End a session: kill its program if it still runs, and remove its folder."""
+        self._by_secret.pop(session.secret, None)
         if self._sessions.pop(session.name, None) is not None:
             self._submit(session.cancel()).result()
             if session.folder is not None:
@@ -94,13 +96,12 @@ class SessionServer:
     def _session_of(self, path: str, headers: Mapping[str, str]) -> tuple[ProgramSession, str]:
         """Return the session of a request, by its path or its secret, and the rest of the path."""
         kind, _, secret = headers.get("authorization", "").partition(" ")
-        by_secret = [each for each in self._sessions.values() if each.secret == secret.strip()]
-        owner = by_secret[0] if by_secret and kind.lower() == "bearer" else None
-        _, first, *rest = path.split("/", 3)
-        if first == "s" and len(rest) == 2:
-            named = self._sessions.get(rest[0])
+        owner = self._by_secret.get(secret.strip()) if kind.lower() == "bearer" else None
+        parts = path.split("/", 3)
+        if len(parts) == 4 and parts[1] == "s":
+            named = self._sessions.get(parts[2])
             if named is not None and owner in (None, named) and (owner or not secret):
-                return named, f"/{rest[1]}"
+                return named, f"/{parts[3]}"
         elif owner is not None:
             return owner, path
         raise HttpError(401, "this path and key belong to no session that is open", code="unknown")
