@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from played_programs import (
     COMMAND,
+    PROGRAM,
     TOKENIZER,
     VOICE,
     Counting,
@@ -223,6 +224,13 @@ def test_call_whose_arguments_are_not_json_is_text(tmp_path):
     record = dict(do="tools", prompt="1", answer="x")
     (line,), scenes = played(tmp_path, record, agent=Letters(said), voice=voice)
     assert (line.failed, last_lines(scenes)) == ("", [{"role": "assistant", "content": said}])
+
+
+@pytest.mark.parametrize("command", [COMMAND, f"{PROGRAM}:run"])
+def test_program_has_ended_even_if_what_it_started_keeps_its_output_open(tmp_path, command):
+    record = dict(do="daemon", prompt="1", answer="a")
+    (line,), (scene,) = played(tmp_path, record, command=command, seconds=3.0)
+    assert (line.reward, scene.left.exit_code) == (1.0, 0)
 
 
 def test_command_keeps_its_words_and_its_files_are_found_from_every_folder(tmp_path, monkeypatch):

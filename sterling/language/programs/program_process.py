@@ -20,6 +20,7 @@ from pathlib import Path
 from sterling.language.programs import resident_process
 from sterling.language.programs.program_command import is_function, program_environment
 
+LOOK = 0.1  # seconds between looks at a process whose output stays open
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy's would run from its import on: no fork then
 
 
@@ -55,7 +56,19 @@ async def start_program(
         )
     assert made.stdout is not None
     assert made.stderr is not None
-    return ProgramProcess(made.pid, made.stdout, made.stderr, made.wait)
+    return ProgramProcess(made.pid, made.stdout, made.stderr, partial(_exit_code, made))
+
+
+async def _exit_code(process: asyncio.subprocess.Process) -> int:
+    """Wait for a process; its own ``wait`` also waits for its output, which what it started may
+    keep open."""
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        while process.returncode is None:
+            await asyncio.wait([waiting], timeout=LOOK)
+    finally:
+        waiting.cancel()
+    return process.returncode
 
 
 def _import_paths() -> dict[str, str]:

@@ -121,7 +121,8 @@ class ProgramSession:
         if self.over:  # it was cancelled meanwhile
             self.kill()
             return
-        output = asyncio.gather(*map(_last_text, (self._process.stdout, self._process.stderr)))
+        streams = [_Output(each) for each in (self._process.stdout, self._process.stderr)]
+        reading = [asyncio.ensure_future(each.read()) for each in streams]
         fault = ""
         try:
             code = await self._exit_code()
@@ -129,10 +130,10 @@ class ProgramSession:
             code, fault = None, str(error)
         self.kill()
         self._process = None  # its number may soon be another one's
-        try:
-            stdout, stderr = await asyncio.wait_for(output, GRACE)
-        except TimeoutError:  # it is still open somewhere
-            stdout = stderr = ""
+        _, still_open = await asyncio.wait(reading, timeout=GRACE)
+        for each in still_open:  # by what the program started, in a group of its own
+            each.cancel()
+        stdout, stderr = [each.text for each in streams]
         left = Ended(stdout, stderr, code, self.rewards, fault)
         self._end(dataclasses.replace(left, folder=self.folder.name))
 
@@ -184,9 +185,18 @@ class ProgramSession:
                 os.killpg(self._process.number, signal.SIGKILL)
 
 
-async def _last_text(stream: asyncio.StreamReader) -> str:
-    """Return the end of a stream, once it has ended."""
-    kept = b""
-    while part := await stream.read(1 << 16):
-        kept = (kept + part)[-MOST_OUTPUT:]
-    return kept.decode("utf-8", "replace")
+class _Output:
+    """The end of what a stream has given."""
+
+    def __init__(self, stream: asyncio.StreamReader):
+        self._stream, self._kept = stream, b""
+
+    @property
+    def text(self) -> str:
+        """Return it as a text."""
+        return self._kept.decode("utf-8", "replace")
+
+    async def read(self) -> None:
+        """Read to the end of the stream."""
+        while part := await self._stream.read(1 << 16):
+            self._kept = (self._kept + part)[-MOST_OUTPUT:]
