@@ -146,6 +146,12 @@ def test_models_and_health_are_told(run):
         (ASKED | {"max_tokens": 2.5}, "max_tokens", "must be a whole number and at least 1"),
         (ASKED | {"temperature": -1}, "temperature", "at least 0 and at most 2"),
         (ASKED | {"stop": [1]}, "stop", "a text or a list of texts"),
+        (ASKED | {"stop": 5}, "stop", "a text or a list of texts"),
+        ({"messages": [{"role": [], "content": "a"}]}, "messages[0]", "role is one of developer"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": 5}]},
+            *("messages[0]", "tool_calls must be a list"),
+        ),
         (ASKED | {"functions": [{}]}, "functions", "functions is not served; leave it out"),
         (ASKED | {"top_logprobs": 2}, "top_logprobs", "top_logprobs is not served"),
         (ASKED | {"tools": [{"type": "function"}]}, "tools", "with a name and parameters"),
@@ -202,6 +208,9 @@ def test_calls_in_an_answer_become_tool_calls():
     assert json.loads(call["function"]["arguments"]) == {"item": "tea"}
     assert len(call["id"]) == 9
     assert call["id"] == completed(text, tools=[TOOL])[0]["message"]["tool_calls"][0]["id"]
+    later = {"messages": [*ASKED["messages"], choice["message"], *ASKED["messages"]]}
+    again = completed(text, tools=[TOOL], **later)[0]["message"]["tool_calls"][0]
+    assert again["id"] != call["id"]
     delta = json.loads(completion.events()[0])["choices"][0]["delta"]
     assert delta["tool_calls"] == [{"index": 0, **call}]
 

@@ -63,6 +63,8 @@ def test_items_are_the_messages_of_a_chat():
         ({"input": [3]}, "input"),
         ({"input": "a", "previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": "a", "tools": [{"type": "web_search"}]}, "tools"),
+        ({"input": "a", "tools": 3}, "tools"),
+        ({"input": [{"role": ["user"], "content": "a"}]}, "messages[0]"),
         ({"input": "a", "max_output_tokens": 0}, "max_completion_tokens"),
     ],
 )

@@ -26,8 +26,10 @@ class Completion:
 
     @property
     def name(self) -> str:
-        """Return the completion's id: a function of what was said."""
-        data = json.dumps([[*each.ids] for each in self.said]).encode()
+        """Return the completion's id: a function of what was heard and said. So are those of calls;
+        a call that is made again later in a conversation has another one."""
+        heard = [[each.role, each.content, each.tools] for each in self.request.messages]
+        data = json.dumps([heard, [[*each.ids] for each in self.said]]).encode()
         return f"chatcmpl-{hashlib.blake2b(data, digest_size=12).hexdigest()}"
 
     @property

@@ -65,8 +65,10 @@ def parse_request(body: Any) -> ChatRequest:
     if tools:
         messages = _with_tools(messages, tools)
     stop = body.get("stop")
-    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    if not all(isinstance(each, str) and each for each in stops):
+    stops = (stop,) if isinstance(stop, str) else stop or ()
+    if not isinstance(stops, list | tuple) or not all(
+        isinstance(each, str) and each for each in stops
+    ):
         raise HttpError(400, "stop must be a text or a list of texts", "stop")
     limits = [_number(body, name, int, 1, None) for name in ("max_completion_tokens", "max_tokens")]
     seed, options = _number(body, "seed", int, None, None), body.get("stream_options") or {}
@@ -74,7 +76,7 @@ def parse_request(body: Any) -> ChatRequest:
         messages,
         bool(tools),
         limits[0] if limits[0] is not None else limits[1],
-        stops,
+        tuple(stops),
         _number(body, "n", int, 1, MOST_ANSWERS) or 1,
         _or_one(_number(body, "temperature", float, 0.0, 2.0)),
         _or_one(_number(body, "top_p", float, 0.0, 1.0)),
@@ -115,10 +117,12 @@ def _messages(found: Any) -> tuple[Message, ...]:
 def read_message(found: Any, where: str) -> Message:
     """Return a message of the protocol; its calls as the model writes them. Raises
     :class:`HttpError` (400), which names ``where``, for anything else."""
-    if not isinstance(found, dict) or found.get("role") not in ROLES:
+    if not isinstance(found, dict) or str(found.get("role")) not in ROLES:
         roles = ", ".join(ROLES)
         raise HttpError(400, f"{where} must be an object whose role is one of {roles}", where)
     calls = found.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise HttpError(400, f"{where}: tool_calls must be a list", where)
     written = [_written_call(each, where) for each in calls]
     text = "\n".join(filter(None, [_text(found.get("content"), where), *written]))
     return Message(ROLES[found["role"]], text)

@@ -32,6 +32,8 @@ def parse_responses_request(body: Any) -> ChatRequest:
     if body.get("max_output_tokens") is not None:
         asked["max_completion_tokens"] = body["max_output_tokens"]
     if tools := body.get("tools"):
+        if not isinstance(tools, list):
+            raise HttpError(400, "tools must be a list", "tools")
         asked["tools"] = [_read_tool(each, f"tools[{n}]") for n, each in enumerate(tools)]
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
