@@ -33,6 +33,7 @@ REASONS = (
     "timeout",
     "oom",  # out of memory
     "refused",  # there is no sandbox to run code in
+    "program failed",  # an agent program crashed, or ran out of time, before it gave a reward
     *VERIFIER_FAULTS,
 )
 FULL = 1.0 - 1e-9  # the reward of a right answer, up to rounding
@@ -105,6 +106,7 @@ def is_right(verdicts: Sequence[Verdict]) -> bool:
     return verdicts[-1].reason == RIGHT.reason or math.fsum(own) >= FULL
 
 
+PROGRAM_FAILED = Verdict(0.0, "program failed")
 RIGHT = Verdict(1.0, "right")
 WRONG = Verdict(0.0, "wrong")
 NO_ANSWER = Verdict(0.0, "no answer")

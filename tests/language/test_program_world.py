@@ -19,6 +19,7 @@ from played_programs import (
 )
 from scripted_agent import ScriptedAgent
 
+from sterling.language.programs.failed_runs import give_lowest_rewards
 from sterling.language.programs.program_command import absolute_command, filled_command
 from sterling.language.programs.program_world import ProgramScene
 from sterling.types import Mistake
@@ -92,6 +93,20 @@ def test_judge_gets_what_the_program_left(tmp_path):
 def test_program_that_fails_is_judged(tmp_path):
     (line,), (scene,) = played(tmp_path, dict(do="crash", prompt="1", answer="a"))
     assert (line.reward, scene.left.exit_code) == (1.0, 3)
+
+
+def test_program_that_fails_before_it_gives_a_reward_gets_the_lowest_of_its_group(tmp_path):
+    rewards = [{"right": 1.0, "short": -0.5}, {"right": 0.0, "short": -0.1}, {"right": 1.0}]
+    records = [dict(do="post", prompt="1", reward=each) for each in rewards]
+    records.append(dict(do="crash", prompt="1"))
+    lines, _ = played(tmp_path, *records)
+    assert [line.reward for line in lines] == [0.5, -0.1, 1.0, 0.0]
+    assert not lines[3].failed
+    give_lowest_rewards(lines)
+    assert [line.reward for line in lines] == [0.5, -0.1, 1.0, -0.1]
+    assert lines[3].rewards == {"right": 0.0, "short": -0.5}
+    give_lowest_rewards(lines[3:])
+    assert lines[3].reward == -0.1  # nothing to compare with
 
 
 def test_program_that_asks_nothing_has_no_verdict(tmp_path):

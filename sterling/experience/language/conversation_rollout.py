@@ -29,6 +29,7 @@ from sterling.language.engine.agent_samplers import TextAgent
 from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
+from sterling.language.programs.failed_runs import give_lowest_rewards
 from sterling.language.scene import begin_scene
 from sterling.types import Feed, Record, Signals
 
@@ -186,6 +187,8 @@ class Conversation(NoVisits, eqx.Module):
             by: list[list[Transcript]] = [[] for _ in range(arms.shape[1])]
             for line in own:
                 by[line.scene // group].append(line)
+            for each in by:
+                give_lowest_rewards(each)
             found.append(by)
         return found, latest
 

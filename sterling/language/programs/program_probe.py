@@ -11,10 +11,10 @@ import dataclasses
 import time
 
 from sterling.language.engine.ask import Said
-from sterling.language.programs.program_world import ProgramWorld
+from sterling.language.programs.program_world import ProgramWorld, fault_text
 from sterling.language.scene import Message
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings, SceneBatch
-from sterling.language.task import Verdict
+from sterling.language.task import PROGRAM_FAILED, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
@@ -72,5 +72,7 @@ def probe_program(world: ProgramWorld) -> ProgramProbe:
         batch.close()
     if line.failed:
         raise Mistake(f"the agent program: {line.failed.removeprefix('Mistake: ')}")
+    if line.verdicts[-1].reason == PROGRAM_FAILED.reason and scene.left is not None:
+        raise Mistake(f"the agent program fails before it gives a reward: {fault_text(scene.left)}")
     took = time.monotonic() - begun
     return ProgramProbe(tuple(openings), tuple(replies), answer, line.verdicts[-1], took)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -29,7 +28,7 @@ from sterling.language.programs.program_command import filled_command
 from sterling.language.programs.program_session import Asked, Ended, Event, ProgramSession
 from sterling.language.programs.session_server import session_server
 from sterling.language.scene import BaseScene, Message
-from sterling.language.task import Family, Task, Verdict
+from sterling.language.task import PROGRAM_FAILED, Family, Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.single_question import question_messages
 from sterling.system.http_server import HttpError
@@ -182,7 +181,7 @@ class ProgramScene(BaseScene):
         """Give the verdict on the whole run."""
         self.left = left
         if not self.turns:
-            raise Mistake(f"the program asked for no answer: {_fault(left)}")
+            raise Mistake(f"the program asked for no answer: {fault_text(left)}")
         self.verdicts[0] += [CALL] * (self.turns - 1)
         if left.rewards is not None:
             self.take_verdict(0, Verdict.of_rewards(left.rewards))
@@ -196,7 +195,7 @@ class ProgramScene(BaseScene):
             task = dataclasses.replace(self.task, outcome=outcome)
             self.verify(self.world.family, task, 0, left.last_line)
         else:
-            self.take_verdict(0, Verdict.of_rewards(_last_line_rewards(left)))
+            self.take_verdict(0, _last_line_verdict(left))
 
     def close(self) -> None:
         """End the session, if it still runs."""
@@ -218,18 +217,21 @@ def judges_responses(family: Any, task: Task) -> bool:
     return getattr(family, "judges", lambda _: True)(task)
 
 
-def _last_line_rewards(left: Ended) -> float | Mapping[str, float]:
-    """Return the rewards that a program's last line is."""
+def _last_line_verdict(left: Ended) -> Verdict:
+    """Return the verdict that a program's last line is. One that failed may have failed because of
+    what the model said: it gets a verdict too, else a model would learn to make it fail."""
     try:
-        return read_rewards(json.loads(left.last_line))
+        return Verdict.of_rewards(read_rewards(json.loads(left.last_line)))
     except ValueError as error:
+        if left.exit_code != 0:
+            return PROGRAM_FAILED
         raise Mistake(
             "the task has no answer and no judge, the program sent no reward, and its last line "
-            f"is no number or named ones: {shown_value(left.last_line)} ({_fault(left)})"
+            f"is no number or named ones: {shown_value(left.last_line)} ({fault_text(left)})"
         ) from error
 
 
-def _fault(left: Ended) -> str:
+def fault_text(left: Ended) -> str:
     """Return in words how a program ended."""
     if left.fault:
         return left.fault
