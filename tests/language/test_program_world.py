@@ -212,6 +212,29 @@ def test_programs_wait_for_each_other_if_few_may_run(tmp_path):
     assert [(line.ids, line.reward) for line in few] == [(line.ids, line.reward) for line in many]
 
 
+def test_no_more_programs_run_than_may(tmp_path):
+    record = dict(do="marks", folder=str(tmp_path))
+    records = [record | {"prompt": f"{n}"} for n in range(5)]
+    lines, _ = played(tmp_path, *records, at_once=1)
+    assert [line.reward for line in lines] == [1.0] * 5
+
+
+class UpToTheLimit(ScriptedAgent):
+    """Says as many letters as it may."""
+
+    stops = False
+
+    def answer(self, ask, seed, row):
+        return TOKENIZER.encode("a" * ask.limit)
+
+
+def test_answer_is_as_long_as_the_request_allows_and_no_longer_than_the_run_does(tmp_path):
+    records = [dict(do="limited", prompt=f"{n}", most=n, answer="x") for n in (2, 100)]
+    lines, _ = played(tmp_path, *records, agent=UpToTheLimit())
+    assert [own_texts(line) for line in lines] == [["aa"], ["aaaa"]]
+    assert [line.cut for line in lines] == [True, True]
+
+
 def test_program_that_hangs_is_killed_with_what_it_started_and_judged(tmp_path):
     command = f"sh -c '{COMMAND}; true'"
     record = dict(do="hang", prompt="1", answer="a")

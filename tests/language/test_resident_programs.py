@@ -1,6 +1,9 @@
 """A function of a file that is imported once runs as a program that is started each time."""
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -105,3 +108,35 @@ def run(task):
     assert not is_running(scene)
     (line,), _ = played(tmp_path, dict(prompt="2", answer="a"), command=command)
     assert line.reward == 1.0
+
+
+def test_programs_end_with_the_process_that_runs_them(tmp_path):
+    program = f"""
+import os, pathlib, sys, threading, time
+sys.path.insert(0, {str(PROGRAM.parents[2])!r})
+from played_programs import COMMAND, PROGRAM, played
+folder = pathlib.Path({str(tmp_path)!r})
+for name, command in (("a", COMMAND), ("b", f"{{PROGRAM}}:run")):
+    (folder / name).mkdir()
+    record = dict(do="known", prompt="1", folder=str(folder))
+    how = dict(command=command)
+    threading.Thread(target=played, args=(folder / name, record), kwargs=how, daemon=True).start()
+while len([*folder.glob("*.number")]) < 2:
+    time.sleep(0.05)
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], timeout=200, check=False)
+    numbers = [int(each.stem) for each in tmp_path.glob("*.number")]
+    assert len(numbers) == 2
+    end = time.monotonic() + 30.0
+    while any(map(is_alive, numbers)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_alive, numbers))
+
+
+def is_alive(process):
+    """Whether a process runs: one that has ended, and nobody waited for, does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

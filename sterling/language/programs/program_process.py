@@ -1,6 +1,8 @@
 """Start an agent's program: a command, or a function in a child of a process that has imported it.
 
-Both are seen as a process with an output, an exit code and a number. Runs on one event loop.
+Commands are started by such a process, too, one that has imported nothing: it ends all that it has
+started when this process is gone, in whatever way that ends. Both are seen as a process with an
+output, an exit code and a number. Runs on one event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from pathlib import Path
 from sterling.language.programs import resident_process
 from sterling.language.programs.program_command import is_function, program_environment
 
-LOOK = 0.1  # seconds between looks at a process whose output stays open
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy's would run from its import on: no fork then
 
 
@@ -38,37 +39,16 @@ async def start_program(
     words: Sequence[str], folder: Path, added: Mapping[str, str]
 ) -> ProgramProcess:
     """Start a program in its folder, with ``added`` in its environment; its input is the file
-    ``STERLING_TASK``. Raises OSError or ValueError if that is not possible."""
-    if is_function(words):
-        resident = await _resident(words[0])
-        if resident.forks:
-            return await resident.fork(folder, added)
-        words, added = _python("run_alone", words[0]), {**added, **_import_paths()}
-    with open(added["STERLING_TASK"], "rb") as task:
-        made = await asyncio.create_subprocess_exec(
-            *words,
-            cwd=folder,
-            env=program_environment(added),
-            start_new_session=True,  # so that it can be killed with what it started
-            stdin=task,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-    assert made.stdout is not None
-    assert made.stderr is not None
-    return ProgramProcess(made.pid, made.stdout, made.stderr, partial(_exit_code, made))
-
-
-async def _exit_code(process: asyncio.subprocess.Process) -> int:
-    """Wait for a process; its own ``wait`` also waits for its output, which what it started may
-    keep open."""
-    waiting = asyncio.ensure_future(process.wait())
-    try:
-        while process.returncode is None:
-            await asyncio.wait([waiting], timeout=LOOK)
-    finally:
-        waiting.cancel()
-    return process.returncode
+    ``STERLING_TASK``. Raises OSError if that is not possible."""
+    environment = program_environment(added)
+    if not is_function(words):
+        return await (await _resident("")).fork(folder, environment, words)
+    resident = await _resident(words[0])
+    if resident.forks:
+        own = {name: value for name, value in environment.items() if os.environ.get(name) != value}
+        return await resident.fork(folder, own)
+    alone = _python("run_alone", words[0])
+    return await (await _resident("")).fork(folder, environment | _import_paths(), alone)
 
 
 def _import_paths() -> dict[str, str]:
@@ -83,7 +63,8 @@ def _python(function: str, reference: str) -> list[str]:
     return [sys.executable, "-P", "-c", code, reference]
 
 
-_residents: dict[str, asyncio.Future[_Resident]] = {}  # by reference, for the life of this process
+# By reference ("": of commands), for the life of this process.
+_residents: dict[str, asyncio.Future[_Resident]] = {}
 
 
 async def _resident(reference: str) -> _Resident:
@@ -130,15 +111,17 @@ class _Resident:
         made._listening = asyncio.ensure_future(made._listen())
         return made
 
-    async def fork(self, folder: Path, added: Mapping[str, str]) -> ProgramProcess:
-        """Run the function in a new child."""
+    async def fork(
+        self, folder: Path, environment: Mapping[str, str], words: Sequence[str] = ()
+    ) -> ProgramProcess:
+        """Run the function in a new child, with these additions to its environment; or a command,
+        with this environment."""
         number, loop = next(self._numbers), asyncio.get_running_loop()
         (stdout, out), (stderr, err) = [await _open_stream() for _ in range(2)]
         begun, ended = loop.create_future(), loop.create_future()
         self._process_of[number], self._code_of[number] = begun, ended
-        environment = {name: value for name, value in program_environment(added).items()
-                       if os.environ.get(name) != value}  # fmt: skip
-        asked = {"number": number, "folder": str(folder), "environment": environment}
+        asked = {"number": number, "folder": str(folder), "environment": {**environment}}
+        asked["words"] = [*words]
         try:
             message = json.dumps(asked).encode() + b"\n"
             socket.send_fds(self._control, [message], [out, err])

@@ -1,4 +1,5 @@
-"""A process that has imported an agent's function, and forks a child for each run of it.
+"""A process that has imported an agent's function, and forks a child for each run of it; or one
+that has imported nothing, and starts commands.
 
 Starting Python and importing an agent framework takes seconds; a fork takes milliseconds. A child
 has what a program has that is started by a command: its environment, its folder, the task in its
@@ -30,17 +31,19 @@ from sterling.lookup.user_imports import load
 from sterling.system.mistake import Mistake
 
 MESSAGE = 1 << 18  # bytes of the longest message
+NOT_RUN = 127  # the exit code of a command that cannot be run, as a shell gives it
 LOOK = 0.02  # seconds between looks for children that have ended
 
 Function = Callable[[Any], Any]
 
 
 def fork_when_told(reference: str) -> None:
-    """Import a function by its reference, and fork a child for each message that asks for one."""
+    """Import a function by its reference ("": none), and fork a child for each message that asks
+    for one, which runs the function or a command."""
     control, replies = socket.socket(fileno=os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the file prints must not mix with replies
     try:
-        function = load(reference)
+        function = load(reference) if reference else print
         if not callable(function):
             raise Mistake(f"{reference} is a {type(function).__name__}, not a function")
     except BaseException as error:  # the user's file may raise anything
@@ -103,10 +106,12 @@ class _Parent:
             self.control.close()
             os.close(self.replies.fileno())
             os.chdir(asked["folder"])
-            os.environ.update(asked["environment"])
             task = os.open(asked["environment"]["STERLING_TASK"], os.O_RDONLY)
             for place, stream in enumerate((task, *streams)):
                 os.dup2(stream, place)
+            if asked["words"]:
+                _become_command(asked["words"], asked["environment"])
+            os.environ.update(asked["environment"])
             random.seed()
             if "numpy" in sys.modules:
                 importlib.import_module("numpy.random").seed()
@@ -144,6 +149,15 @@ def _run(function: Function) -> None:
 
 async def _result(found: Any) -> Any:
     return await found
+
+
+def _become_command(words: list[str], environment: dict[str, str]) -> None:
+    """Become the program of a command."""
+    try:
+        os.execvpe(words[0], words, environment)
+    except (OSError, ValueError) as error:
+        print(f"{words[0]} cannot be run: {error}", file=sys.stderr)
+        raise SystemExit(NOT_RUN) from error
 
 
 def _lead_group(process: int) -> None:

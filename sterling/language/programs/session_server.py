@@ -20,6 +20,7 @@ from sterling.language.endpoint.forms import FORMS, OTHER_FORMS, Form
 from sterling.language.named_rewards import read_rewards
 from sterling.language.programs.program_session import Event, ProgramSession
 from sterling.system.http_server import HttpError, HttpServer
+from sterling.system.windows_limits import refuse_on_windows
 
 HOST = "127.0.0.1"
 OVERRIDDEN = (  # fields of requests that do not change how a model is sampled that learns
@@ -32,6 +33,7 @@ class SessionServer:
     """Serves the sessions of agent programs."""
 
     def __init__(self) -> None:
+        refuse_on_windows("Agent programs")
         self._sessions: dict[str, ProgramSession] = {}  # by name; other threads add to it
         self._by_secret: dict[str, ProgramSession] = {}
         self._loop = asyncio.new_event_loop()
@@ -121,6 +123,8 @@ async def _complete(session: ProgramSession, form: Form, body: Any, *, again: bo
 
 
 async def _take_reward(session: ProgramSession, body: Any) -> Any:
+    if session.over:
+        raise HttpError(400, "this session has ended", code="session_ended")
     try:
         session.rewards = read_rewards(body)
     except ValueError as error:

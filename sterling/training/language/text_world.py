@@ -83,7 +83,8 @@ def program_of(settings: Settings, place: Any) -> ProgramProbe | None:
     speech = language_settings(settings)
     if not speech.agent:
         return None
-    key = (speech.agent, str(settings.environment), speech.judge, speech.agent_turns)
+    limits = (speech.agent_turns, speech.agent_contexts, speech.agent_seconds)
+    key = (speech.agent, str(settings.environment), speech.judge, limits)
     if key not in _probes:
         _probes[key] = probe_program(getattr(place, "world", place))  # of a split world: the whole
     return _probes[key]
