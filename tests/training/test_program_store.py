@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.system import own_process
+from sterling.system.processes import own_process
 from sterling.system.trusted_folder import TrustedFolder
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.runtime import program_facts, program_store
