@@ -36,6 +36,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "qwen2": {"model_type": "qwen2", "rope_parameters": PLAIN, "tie_word_embeddings": True},
     "qwen3": {"model_type": "qwen3", "rope_parameters": PLAIN, "head_dim": 16},
+    "mistral": {"model_type": "mistral", "rope_parameters": PLAIN, "sliding_window": None},
 }
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content']"

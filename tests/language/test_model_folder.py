@@ -29,7 +29,7 @@ from sterling.training.language import base_model, resolve_language_settings
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "llama-biases", "qwen2", "qwen3")
+NAMES = ("llama", "llama-biases", "qwen2", "qwen3", "mistral")
 WEIGHTS = "model.safetensors"
 
 

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Key
 from sterling import random_keys
 from sterling.language.models import model_families
 from sterling.language.models.causal_lm import LanguageModel
+from sterling.language.models.tensor_places import model_projections, projections
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.nets.mlp import Linear
 from sterling.types import Mistake
@@ -103,7 +104,7 @@ def add_adapters(
         raise Mistake("the model already has LoRA adapters; merge them first, or train these")
     plan = model_families.plan_of_model(model)
     pairs = {}
-    for name, each in model_families.projections(plan.form, plan.width).items():
+    for name, each in projections(plan).items():
         inputs = getattr(model_families.stacked_blocks(model), each.field).weight.shape[-2]
         size = (plan.layers, rank, inputs)
         bound = inputs**-0.5
@@ -167,7 +168,7 @@ def put_adapters(
 ) -> LanguageModel:
     """Return the model with A (layer, rank, inputs) and B (layer, outputs, rank) on each projection
     named in ``pairs``."""
-    modules = model_families.projections(model.stack.form, model.embedding.shape[1])
+    modules = model_projections(model)
     for field in BLOCK_FIELDS:
         names = [name for name in modules if modules[name].field == field and name in pairs]
         if not names:

@@ -1,20 +1,15 @@
-"""The supported model families: how to read their config.json, and where each tensor is stored.
+"""The supported model families: how to read and write their config.json.
 
-Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024) and Qwen3
-(2025) are one transformer with switches, :class:`~sterling.nets.transformer.TransformerForm`.
-Hugging Face stores a matrix for each projection of each layer, as (outputs, inputs). Here all
-layers are one array, projections with the same input are concatenated, and matrices are (inputs,
-outputs).
+Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024), Qwen3 (2025)
+and Mistral (Jiang 2023) are one transformer with switches,
+:class:`~sterling.nets.transformer.TransformerForm`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from sterling.language.models import rotary_positions
 from sterling.language.models.causal_lm import LanguageModel
@@ -26,8 +21,15 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
 }
+# transformers' values of fields that config.json leaves out
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 2**17},
+}
+SWITCHES = ("normed_heads",)  # fields of a form that most families leave off
 MAX_POSITIONS = 32_768  # written for new models; rotary positions themselves have no limit
+ALWAYS_SLIDING = ("mistral",)  # sliding_window needs no use_sliding_window
 MAX_LAYERS = 10_000  # to look for the tensors of a billion layers would take all memory
 CONFIG_REMEDY = "take the config.json that the model came with"
 
@@ -52,31 +54,6 @@ class ModelPlan:
         return self.layers * layer + (1 if self.tied else 2) * self.vocabulary * width
 
 
-class Projection(NamedTuple):
-    """One of Hugging Face's matrices of a layer: a range of columns of one of our matrices."""
-
-    module: str  # self_attn or mlp
-    field: str  # of a Block
-    start: int
-    stop: int
-
-
-class TensorPlace(NamedTuple):
-    """Where a tensor of a checkpoint is stored in a :class:`LanguageModel`."""
-
-    name: str
-    path: tuple[str, ...]  # attributes that lead to the leaf
-    layer: int | None = None  # index into a leaf that holds all layers
-    columns: tuple[int | None, int | None] = (None, None)  # start, stop
-    transposed: bool = False  # stored as the transpose
-
-    def view(self, leaf: np.ndarray) -> np.ndarray:
-        """Return the part of our leaf that holds the tensor, in the tensor's layout: a view."""
-        part = leaf if self.layer is None else leaf[self.layer]
-        part = part[..., slice(*self.columns)]
-        return part.T if self.transposed else part
-
-
 def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
     """Return the plan of a config.json that was written by transformers 4 or 5.
 
@@ -88,6 +65,7 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         known = ", ".join(ARCHITECTURES)
         near = did_you_mean(str(family), ARCHITECTURES, f"use a model of {known}")
         raise Mistake(f"{where}: architecture {family!r} is not supported{near}")
+    config = DEFAULTS.get(family, {}) | config
     width, layers = (
         _read_count(config, name, where) for name in ("hidden_size", "num_hidden_layers")
     )
@@ -103,6 +81,7 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         "llama": (attention, attention, perceptron),
         "qwen2": (True, False, False),
         "qwen3": (attention, attention, False),
+        "mistral": (False, False, False),
     }
     form = TransformerForm(
         *(heads, key_heads, size, _read_count(config, "intermediate_size", where)),
@@ -120,29 +99,37 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
 
 
 def plan_of_model(model: LanguageModel) -> ModelPlan:
-    """Return the plan of a model made here, with the family whose form it has.
+    """Return the plan of a model made here: of the family that it was loaded from, if its form is
+    still one of that family's, else of the first family that has its form.
 
     Raises :class:`Mistake` if no family has its form.
     """
     form = dataclasses.replace(model.stack.form, remember=True)
     usual = form.norm == "rms" and form.gated and form.rates and model.stack.places is None
-    queries, out, perceptron = form.biases
-    if not usual:
-        family = ""
-    elif form.normed_heads:
-        family = "" if perceptron or queries != out else "qwen3"
-    elif queries == out:
-        family = "llama"
-    else:
-        family = "qwen2" if queries and not perceptron else ""
-    if not family:
+    found = families_of_form(form) if usual else []
+    if not found:
         known = ", ".join(ARCHITECTURES)
         raise Mistake(
             f"the model has none of the architectures {known}, so it cannot be saved as a "
             "Hugging Face folder; use tiny"
         )
+    origin = json.loads(model.origin or "{}").get("model_type")
+    family = origin if origin in found else found[0]
     width, layers = model.embedding.shape[1], stacked_blocks(model).before.scale.shape[0]
     return ModelPlan(family, model.vocabulary, width, layers, model.head is None, form)
+
+
+def families_of_form(form: TransformerForm) -> list[str]:
+    """Return the families that have a form with RMS norm, gates and rotary positions."""
+    alike = form.biases[0] == form.biases[1]  # queries and output
+    switches = {name for name in SWITCHES if getattr(form, name)}
+    fitting = {
+        "llama": alike and not switches,
+        "qwen2": form.biases == (True, False, False) and not switches,
+        "qwen3": alike and not form.biases[2] and switches == {"normed_heads"},
+        "mistral": not any(form.biases) and not switches,
+    }
+    return [family for family, fits in fitting.items() if fits]
 
 
 def stacked_blocks(model: LanguageModel) -> Block:
@@ -167,55 +154,6 @@ def config_of_model(model: LanguageModel) -> dict[str, Any]:
     dtype = str(model.embedding.dtype)
     kinds = {"dtype": dtype, "torch_dtype": dtype}  # transformers 5, transformers 4
     return found | {"architectures": [ARCHITECTURES[found["model_type"]]]} | sizes | kinds
-
-
-def projections(form: TransformerForm, width: int) -> dict[str, Projection]:
-    """Return Hugging Face's matrices of a layer by name."""
-    queries, key_heads = form.heads * form.size, form.key_heads * form.size
-    attention, perceptron = "self_attn", "mlp"
-    return {
-        "q_proj": Projection(attention, "queries", 0, queries),
-        "k_proj": Projection(attention, "queries", queries, queries + key_heads),
-        "v_proj": Projection(attention, "queries", queries + key_heads, queries + 2 * key_heads),
-        "o_proj": Projection(attention, "out", 0, width),
-        "gate_proj": Projection(perceptron, "up", 0, form.hidden),
-        "up_proj": Projection(perceptron, "up", form.hidden, 2 * form.hidden),
-        "down_proj": Projection(perceptron, "down", 0, width),
-    }
-
-
-def tensor_places(plan: ModelPlan) -> Iterator[TensorPlace]:
-    """Yield all tensors of a checkpoint; tensors in the same leaf follow one another."""
-    yield TensorPlace("model.embed_tokens.weight", ("embedding",))
-    yield TensorPlace("model.norm.weight", ("stack", "norm", "scale"))
-    if not plan.tied:
-        yield TensorPlace("lm_head.weight", ("head",), transposed=True)
-    for field, name in _norm_names(plan.form):
-        for layer in range(plan.layers):
-            path = ("stack", "blocks", field, "scale")
-            yield TensorPlace(f"model.layers.{layer}.{name}.weight", path, layer)
-    for field, part in _matrix_names(plan.form):
-        for layer in range(plan.layers):
-            for name, each in projections(plan.form, plan.width).items():
-                if each.field == field:
-                    whole = f"model.layers.{layer}.{each.module}.{name}.{part}"
-                    path, columns = ("stack", "blocks", field, part), (each.start, each.stop)
-                    yield TensorPlace(whole, path, layer, columns, transposed=part == "weight")
-
-
-def _norm_names(form: TransformerForm) -> list[tuple[str, str]]:
-    """Return the norms of a layer by our names and by Hugging Face's."""
-    found = [("before", "input_layernorm"), ("between", "post_attention_layernorm")]
-    if form.normed_heads:
-        found += [("of_queries", "self_attn.q_norm"), ("of_keys", "self_attn.k_norm")]
-    return found
-
-
-def _matrix_names(form: TransformerForm) -> list[tuple[str, str]]:
-    """Return the matrices of a layer, then the biases that it has."""
-    fields = ("queries", "out", "up", "down")
-    biased = zip(fields, (*form.biases, form.biases[-1]), strict=True)
-    return [(field, "weight") for field in fields] + [(name, "bias") for name, has in biased if has]
 
 
 def _read_count(config: dict[str, Any], name: str, where: str, default: int | None = None) -> int:
@@ -243,9 +181,24 @@ def _refuse_unsupported(config: dict[str, Any], layers: int, where: str) -> None
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
         raise Mistake(f"{where}: activation {activation!r} is not supported; use a model with silu")
-    window = config.get("use_sliding_window") and config.get("sliding_window") is not None
-    whole = config.get("max_window_layers")  # the first so many layers have no window
-    slides = window and not (isinstance(whole, int) and whole >= layers)
+    _refuse_windows(config, layers, where)
+
+
+def _refuse_windows(config: dict[str, Any], layers: int, where: str) -> None:
+    """Raise :class:`Mistake` if a layer attends to fewer tokens than the model's context has."""
+    window, slides = config.get("sliding_window"), False
+    if config["model_type"] in ALWAYS_SLIDING and window is not None:
+        window = _read_count(config, "sliding_window", where)
+        context = _read_count(config, "max_position_embeddings", where)
+        if window < context:
+            raise Mistake(
+                f"{where}: sliding_window {window} is shorter than max_position_embeddings "
+                f"{context}, and layers with a sliding window are not supported; use full "
+                f"attention, or set max_position_embeddings to {window} for contexts up to that"
+            )
+    elif config.get("use_sliding_window") and window is not None:
+        whole = config.get("max_window_layers")  # the first so many layers have no window
+        slides = not (isinstance(whole, int) and whole >= layers)
     kinds = config.get("layer_types") or ["sliding_attention" if slides else "full_attention"]
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise Mistake(
@@ -276,5 +229,6 @@ def _new_config(plan: ModelPlan) -> dict[str, Any]:
         "rope_theta": theta,
         "rope_scaling": None if rope["rope_type"] == "default" else scaling,
         "use_sliding_window": False,
+        "sliding_window": None,
         "use_cache": True,
     }

@@ -23,7 +23,8 @@ from safetensors.numpy import save_file
 
 from sterling.language.models import lora, model_families
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.model_families import ModelPlan, TensorPlace
+from sterling.language.models.model_families import ModelPlan
+from sterling.language.models.tensor_places import TensorPlace, tensor_places
 from sterling.language.tokenizer import read_json
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake
@@ -117,9 +118,7 @@ def fill_model(
     make = jax.eval_shape(lambda: blank_model(plan, origin))
     leaves, structure = jax.tree_util.tree_flatten_with_path(make)
     shapes = {tuple(key.name for key in keys): leaf.shape for keys, leaf in leaves}
-    by_leaf = {
-        key: list(each) for key, each in groupby(model_families.tensor_places(plan), _leaf_path)
-    }
+    by_leaf = {key: list(each) for key, each in groupby(tensor_places(plan), _leaf_path)}
     _check_tensors(stored, shapes, by_leaf, path, plan.tied)
     first = stored.dtype_name(EMBEDDING)
     kind = np.dtype(DTYPES[first] if dtype is None else dtype)
@@ -202,7 +201,7 @@ def write_weights(folder: Path, model: LanguageModel, shard: int) -> None:
     """Write all tensors into files of at most ``shard`` bytes each."""
     names: list[list[TensorPlace]] = [[]]
     sizes = [0]
-    all_places = list(model_families.tensor_places(model_families.plan_of_model(model)))
+    all_places = list(tensor_places(model_families.plan_of_model(model)))
     for place in all_places:
         size = _tensor_bytes(model, place)
         if sizes[-1] and sizes[-1] + size > shard:

@@ -22,6 +22,7 @@ from sterling.language.models import lora, model_families
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.model_folder import replace_folder
 from sterling.language.models.model_weights import StoredTensors, open_safetensors
+from sterling.language.models.tensor_places import Projection, model_projections
 from sterling.language.tokenizer import read_json
 from sterling.types import Mistake
 
@@ -55,7 +56,7 @@ def write_adapters(
         )
     every = [each for linear in found.values() for each in linear.adapters]
     rank, scale = every[0].first.shape[-2], next(iter(found.values())).scale
-    modules = model_families.projections(model.stack.form, model.embedding.shape[1])
+    modules = model_projections(model)
     tensors = {}
     for each in every:
         for letter, leaf in (("A", each.first), ("B", each.second)):
@@ -129,7 +130,7 @@ def _read_pairs(
 ) -> dict[str, tuple[Array, Array]]:
     """Return A and B of each projection, with all layers stacked."""
     blocks = model_families.stacked_blocks(model)
-    modules = model_families.projections(model.stack.form, model.embedding.shape[1])
+    modules = model_projections(model)
     layers = blocks.before.scale.shape[0]
     parts = [TENSOR_NAME.fullmatch(name) for name in sorted(stored.names)]
     names = {part[3] for part in parts if part is not None}
@@ -169,6 +170,6 @@ def _stack_layers(stored: StoredTensors, names: list[str], file: Path) -> np.nda
     return np.stack([stored.read(name).astype(np.float32) for name in names])
 
 
-def _tensor_name(layer: int, each: model_families.Projection, name: str, letter: str) -> str:
+def _tensor_name(layer: int, each: Projection, name: str, letter: str) -> str:
     module = f"layers.{layer}.{each.module}.{name}"
     return f"base_model.model.model.{module}.lora_{letter}.weight"
