@@ -37,6 +37,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": {"model_type": "qwen2", "rope_parameters": PLAIN, "tie_word_embeddings": True},
     "qwen3": {"model_type": "qwen3", "rope_parameters": PLAIN, "head_dim": 16},
     "mistral": {"model_type": "mistral", "rope_parameters": PLAIN, "sliding_window": None},
+    "phi3": {"model_type": "phi3", "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
 }
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content']"
@@ -72,6 +73,8 @@ def make(folder: Path) -> None:
         (folder / name / "talk.json").write_text(json.dumps(talk_tokens(tokenizer)))
         torch.manual_seed(number)
         targets = ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]
+        if settings["model_type"] == "phi3":
+            targets = ["qkv_proj", "gate_up_proj", "down_proj"]
         lora = LoraConfig(r=4, lora_alpha=6, target_modules=targets, init_lora_weights=False)
         adapted = get_peft_model(model, lora)
         adapted.save_pretrained(folder / name / "adapter")

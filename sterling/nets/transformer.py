@@ -47,7 +47,8 @@ class TransformerForm:
     gated: bool = False  # SwiGLU: silu(x G) * (x U) in place of gelu(x U) (Shazeer 2020)
     biases: tuple[bool, bool, bool] = (True, True, True)  # of queries, output and MLP
     normed_heads: bool = False  # queries and keys are RMS-normalised, as in Qwen3
-    rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none
+    rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none.
+    # Fewer than size / 2: the numbers after these pairs are not turned, as in Phi-3
     remember: bool = True  # keep activations for the gradient; False: recompute them
 
     def blank(self, width: int) -> Norm:
@@ -260,8 +261,11 @@ def rotations(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Rotati
 
 
 def apply_rotation(x: Float[Array, "batch head time size"], turn: Rotation) -> Array:
-    """Rotate each pair (x_i, x_{i + size/2}) by the angle at * rate_i: the product of two rotated
-    vectors depends only on the distance of their positions (Su 2021, eq. 15)."""
+    """Rotate each pair (x_i, x_{i + half}) by the angle at * rate_i: the product of two rotated
+    vectors depends only on the distance of their positions (Su 2021, eq. 15). Numbers from 2 half
+    on stay as they are."""
     cos, sin = (part.astype(x.dtype) for part in turn)
-    first, second = jnp.split(x, 2, -1)
-    return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
+    half = cos.shape[-1]
+    first, second, rest = jnp.split(x, [half, 2 * half], -1)
+    turned = [first * cos - second * sin, first * sin + second * cos]
+    return jnp.concatenate([*turned, rest] if rest.shape[-1] else turned, -1)

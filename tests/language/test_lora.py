@@ -13,13 +13,13 @@ from safetensors.numpy import load_file, save_file
 
 from sterling.language.models import lora, peft_folder
 from sterling.language.models.causal_lm import tiny
-from sterling.language.models.lora import TARGETS
 from sterling.language.models.model_folder import load, save
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
 IDS = constant_array(np.arange(24).reshape(2, 12))
 FIXTURES = Path(__file__).parent / "fixtures"
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def stirred(model):

@@ -13,11 +13,12 @@ from sterling.language.models import lora, peft_folder
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.model_families import plan_from_config, plan_of_model
 from sterling.language.models.model_folder import load, save
+from sterling.language.models.model_weights import blank_model
 from sterling.nets.attention.segments import Segments
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "qwen2", "qwen3", "mistral")
+NAMES = ("llama", "qwen2", "qwen3", "mistral", "phi3")
 
 
 def config_of(name: str, **values) -> dict:
@@ -79,6 +80,21 @@ def test_mistral_window_is_refused_only_if_the_context_is_longer():
         assert plan_from_config(config, "") == plain
 
 
+def test_phi3_of_wholly_rotary_heads_is_read_and_written_by_its_own_names(tmp_path):
+    rope = {"rope_theta": 10_000.0, "rope_type": "default"}
+    plan = plan_from_config(config_of("phi3", rope_parameters=rope), "")
+    assert len(plan.form.rates) == plan.form.size // 2
+    model = blank_model(plan, json.dumps(config_of("phi3", rope_parameters=rope)))
+    save(tmp_path / "it", model, load(FIXTURES / "phi3")[1])
+    assert {
+        "model.layers.1.self_attn.qkv_proj.weight",
+        "model.layers.1.mlp.gate_up_proj.weight",
+    } < (load_file(tmp_path / "it" / "model.safetensors").keys())
+    assert load(tmp_path / "it")[0].stack.form == plan.form
+    with pytest.raises(Mistake, match="unknown LoRA target 'k_proj'"):
+        lora.add_adapters(model, targets=["k_proj"])
+
+
 REFUSED = {
     "mistral, short window": (
         config_of("mistral", sliding_window=2047, max_position_embeddings=2048),
@@ -89,6 +105,22 @@ REFUSED = {
         "sliding_window 4096 is shorter than max_position_embeddings 131072",
     ),
     "mistral, part": (config_of("mistral", partial_rotary_factor=0.5), "partly rotary"),
+    "phi3, short window": (
+        config_of("phi3", sliding_window=2047),
+        "sliding_window 2047 is shorter than max_position_embeddings 4096",
+    ),
+    "phi3, long contexts": (
+        config_of("phi3", rope_scaling={"type": "longrope", "short_factor": [1.0] * 2}),
+        "positions of type 'longrope' are not supported",
+    ),
+    "phi3, odd part": (
+        config_of("phi3", rope_parameters={"partial_rotary_factor": 0.4}),
+        "partial_rotary_factor 0.4 of 8 numbers",
+    ),
+    "phi3, part in words": (
+        config_of("phi3", rope_parameters={"partial_rotary_factor": "half"}),
+        "partial_rotary_factor 'half' of 8 numbers",
+    ),
     "mistral, window in words": (
         config_of("mistral", sliding_window="long"),
         "sliding_window is 'long', not a count",

@@ -29,7 +29,6 @@ from sterling.lookup.name_suggestions import did_you_mean
 from sterling.nets.mlp import Linear
 from sterling.types import Mistake
 
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 M = TypeVar("M")  # a model, or a tree with models in it
 BLOCK_FIELDS = ("queries", "out", "up", "down")
 
@@ -80,31 +79,34 @@ def add_adapters(
     model: LanguageModel,
     rank: int = 16,
     alpha: float | None = None,
-    targets: Sequence[str] = TARGETS,
+    targets: Sequence[str] | None = None,
     *,
     key: Key[Array, ""] | None = None,
 ) -> LanguageModel:
-    """Return the model with adapters of ``rank`` on the projections ``targets`` of all layers.
+    """Return the model with adapters of ``rank`` on the projections ``targets`` of all layers
+    (None: on all; Phi-3 has them concatenated, as qkv_proj and gate_up_proj).
 
     It computes what it did before: A ~ U(-inputs^-1/2, inputs^-1/2), as in PEFT, and B = 0.
     ``alpha`` (default: 2 ``rank``) over ``rank`` scales what they add. Raises :class:`Mistake` for
     unknown targets, for ranks below 1, and for a model that already has adapters.
     """
+    plan = model_families.plan_of_model(model)
+    modules = projections(plan)
+    targets = list(modules) if targets is None else targets
     if rank < 1 or not targets:
         raise Mistake(
             f"LoRA needs a rank of at least 1 and at least one target; got rank {rank} and "
-            f"{len(targets)} targets; use rank 8 and q_proj"
+            f"{len(targets)} targets; use rank 8 and o_proj"
         )
     for name in targets:
-        if name not in TARGETS:
-            near = did_you_mean(name, TARGETS, f"use some of {', '.join(TARGETS)}")
+        if name not in modules:
+            near = did_you_mean(name, modules, f"use some of {', '.join(modules)}")
             raise Mistake(f"unknown LoRA target {name!r}{near}")
     start = jax.random.key(0) if key is None else key
     if adapted_linears(model):
         raise Mistake("the model already has LoRA adapters; merge them first, or train these")
-    plan = model_families.plan_of_model(model)
     pairs = {}
-    for name, each in projections(plan).items():
+    for name, each in modules.items():
         inputs = getattr(model_families.stacked_blocks(model), each.field).weight.shape[-2]
         size = (plan.layers, rank, inputs)
         bound = inputs**-0.5

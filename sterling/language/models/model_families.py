@@ -1,7 +1,7 @@
 """The supported model families: how to read and write their config.json.
 
-Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024), Qwen3 (2025)
-and Mistral (Jiang 2023) are one transformer with switches,
+Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024), Qwen3
+(2025), Mistral (Jiang 2023) and Phi-3 (Abdin 2024) are one transformer with switches,
 :class:`~sterling.nets.transformer.TransformerForm`.
 """
 
@@ -22,14 +22,16 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "mistral": "MistralForCausalLM",
+    "phi3": "Phi3ForCausalLM",
 }
 # transformers' values of fields that config.json leaves out
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 2**17},
+    "phi3": {"rms_norm_eps": 1e-5, "max_position_embeddings": 4096},
 }
 SWITCHES = ("normed_heads",)  # fields of a form that most families leave off
 MAX_POSITIONS = 32_768  # written for new models; rotary positions themselves have no limit
-ALWAYS_SLIDING = ("mistral",)  # sliding_window needs no use_sliding_window
+ALWAYS_SLIDING = ("mistral", "phi3")  # sliding_window needs no use_sliding_window
 MAX_LAYERS = 10_000  # to look for the tensors of a billion layers would take all memory
 CONFIG_REMEDY = "take the config.json that the model came with"
 
@@ -82,6 +84,7 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         "qwen2": (True, False, False),
         "qwen3": (attention, attention, False),
         "mistral": (False, False, False),
+        "phi3": (False, False, False),
     }
     form = TransformerForm(
         *(heads, key_heads, size, _read_count(config, "intermediate_size", where)),
@@ -123,11 +126,13 @@ def families_of_form(form: TransformerForm) -> list[str]:
     """Return the families that have a form with RMS norm, gates and rotary positions."""
     alike = form.biases[0] == form.biases[1]  # queries and output
     switches = {name for name in SWITCHES if getattr(form, name)}
+    switches |= {"partly rotary"} if 2 * len(form.rates) < form.size else set()
     fitting = {
         "llama": alike and not switches,
         "qwen2": form.biases == (True, False, False) and not switches,
         "qwen3": alike and not form.biases[2] and switches == {"normed_heads"},
         "mistral": not any(form.biases) and not switches,
+        "phi3": not any(form.biases) and switches <= {"partly rotary"},
     }
     return [family for family, fits in fitting.items() if fits]
 
@@ -227,6 +232,7 @@ def _new_config(plan: ModelPlan) -> dict[str, Any]:
         "max_position_embeddings": MAX_POSITIONS,
         "rope_parameters": rope,
         "rope_theta": theta,
+        "partial_rotary_factor": rope.get("partial_rotary_factor", 1.0),
         "rope_scaling": None if rope["rope_type"] == "default" else scaling,
         "use_sliding_window": False,
         "sliding_window": None,

@@ -10,6 +10,8 @@ import numpy as np
 from sterling.nets.transformer import ROTARY_BASE, TransformerForm, rotary_rates
 from sterling.types import Mistake
 
+PARTLY_ROTARY = ("phi3",)  # families that turn the first numbers of each head alone
+
 
 def read_rates(config: dict[str, Any], size: int, where: str) -> tuple[float, ...]:
     """Return the angles per token: as trained, divided (position interpolation, Chen 2023,
@@ -23,11 +25,10 @@ def read_rates(config: dict[str, Any], size: int, where: str) -> tuple[float, ..
         raise Mistake(
             f"{where}: positions of type {kind!r} are not supported; use default or llama3"
         )
-    if rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) not in (1, None):
-        raise Mistake(f"{where}: partly rotary heads are not supported; use a fully rotary model")
+    count = _rotary_numbers(config, rope, size, where)
     try:
         with np.errstate(divide="raise", invalid="raise"):
-            rates = np.asarray(rotary_rates(size, float(rope["rope_theta"])))
+            rates = np.asarray(rotary_rates(count, float(rope["rope_theta"])))
             if kind == "linear":
                 rates = rates / float(rope["factor"])
             elif kind == "llama3":
@@ -42,17 +43,35 @@ def read_rates(config: dict[str, Any], size: int, where: str) -> tuple[float, ..
 def rope_parameters(form: TransformerForm) -> dict[str, Any]:
     """Return config.json's rope_parameters (the base, and a divisor if there is one) that give a
     form's rates."""
-    rates, size = form.rates, form.size
+    rates, size = form.rates, 2 * len(form.rates)
     factor = 1.0 / rates[0]
     ratio = rates[-1] / rates[0]
     theta = ROTARY_BASE if len(rates) == 1 else float(f"{ratio ** (-size / (size - 2)):.9g}")
     made = np.asarray(rotary_rates(size, theta)) / factor
-    if len(rates) != size // 2 or not np.allclose(made, rates, rtol=1e-7, atol=0.0):
+    if not np.allclose(made, rates, rtol=1e-7, atol=0.0):
         raise Mistake(
             "config.json cannot state these rotary rates; save the model as it was loaded"
         )
     found = {"rope_type": "default", "rope_theta": theta}
+    found |= {"partial_rotary_factor": size / form.size} if size < form.size else {}
     return found if factor == 1.0 else found | {"rope_type": "linear", "factor": factor}
+
+
+def _rotary_numbers(config: dict[str, Any], rope: dict[str, Any], size: int, where: str) -> int:
+    """Return how many numbers of each head are turned: all, or in Phi-3 the first few."""
+    name = "partial_rotary_factor"
+    factor = rope.get(name, config.get(name))
+    if factor is None or factor == 1:
+        return size
+    if config["model_type"] not in PARTLY_ROTARY:
+        raise Mistake(f"{where}: partly rotary heads are not supported; use a fully rotary model")
+    count = int(size * factor) if isinstance(factor, float) and 0.0 < factor < 1.0 else 0
+    if count < 2 or count % 2:
+        raise Mistake(
+            f"{where}: {name} {factor!r} of {size} numbers is no even number of them; "
+            "take the config.json that the model came with"
+        )
+    return count
 
 
 def _rope_settings(config: dict[str, Any]) -> dict[str, Any] | None:

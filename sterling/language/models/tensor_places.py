@@ -53,6 +53,13 @@ def projections(plan: ModelPlan) -> dict[str, Projection]:
     form, width = plan.form, plan.width
     queries, key_heads = form.heads * form.size, form.key_heads * form.size
     attention, perceptron = "self_attn", "mlp"
+    if plan.family == "phi3":  # whose matrices are concatenated as ours
+        return {
+            "qkv_proj": Projection(attention, "queries", 0, queries + 2 * key_heads),
+            "o_proj": Projection(attention, "out", 0, width),
+            "gate_up_proj": Projection(perceptron, "up", 0, 2 * form.hidden),
+            "down_proj": Projection(perceptron, "down", 0, width),
+        }
     return {
         "q_proj": Projection(attention, "queries", 0, queries),
         "k_proj": Projection(attention, "queries", queries, queries + key_heads),
