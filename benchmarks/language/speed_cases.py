@@ -13,7 +13,8 @@ from sterling import language
 from sterling.language.models.causal_lm import LanguageModel, tiny
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
-from sterling.nets.transformer import TransformerForm, rotary_rates
+from sterling.nets.attention.rotary import rotary_rates
+from sterling.nets.transformer import TransformerForm
 
 ROOM, NEW = 32, 64  # tokens of a prompt, and of an answer
 ROWS = (8, 64, 256)

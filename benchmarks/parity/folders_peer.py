@@ -38,6 +38,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3": {"model_type": "qwen3", "rope_parameters": PLAIN, "head_dim": 16},
     "mistral": {"model_type": "mistral", "rope_parameters": PLAIN, "sliding_window": None},
     "phi3": {"model_type": "phi3", "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}},
+    "smollm3": {
+        "model_type": "smollm3",
+        "rope_parameters": PLAIN,
+        "no_rope_layers": [1, 0],
+        "tie_word_embeddings": True,
+    },
 }
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content']"

@@ -23,6 +23,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
 from sterling.nets.attention.dense_attention import attend
+from sterling.nets.attention.rotary import (
+    Rotation,
+    apply_rotation,
+    kept_rotation,
+    rotary_rates,
+    rotations,
+)
 from sterling.nets.attention.segment_attention import attend_segments
 from sterling.nets.attention.segments import Segments
 from sterling.nets.key_value_cache import Cache, attend_to_cache, write_tokens
@@ -30,8 +37,6 @@ from sterling.nets.mlp import Linear, Norm, split_flat
 from sterling.types import Mistake
 
 UNROLLED_LAYERS = 4  # layers per iteration of the loop over layers
-ROTARY_BASE = 10_000.0  # of rotary positions: the longest wavelength is 2 pi times it, in tokens
-Rotation = tuple[Float[Array, "#batch 1 time half"], Float[Array, "#batch 1 time half"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +54,7 @@ class TransformerForm:
     normed_heads: bool = False  # queries and keys are RMS-normalised, as in Qwen3
     rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none.
     # Fewer than size / 2: the numbers after these pairs are not turned, as in Phi-3
+    unrotated: tuple[int, ...] = ()  # layers without rotary positions, as in SmolLM3
     remember: bool = True  # keep activations for the gradient; False: recompute them
 
     def blank(self, width: int) -> Norm:
@@ -162,8 +168,9 @@ class Transformer(eqx.Module):
         turn = rotations(at, self.form.rates)
         allowed = None if in_blocks else segments.dense()
 
-        def layer(x: Array, block: Block) -> tuple[Array, None]:
-            queries, keys, values = self._split(block, x, turn)
+        def layer(x: Array, each: tuple[Block, Array | None]) -> tuple[Array, None]:
+            block, rotary = each
+            queries, keys, values = self._split(block, x, kept_rotation(turn, rotary))
             if allowed is None:
                 found = attend_segments(queries, keys, values, segments)
             else:
@@ -171,8 +178,15 @@ class Transformer(eqx.Module):
             return self._finish(block, x, found), None
 
         step: Any = layer if self.form.remember else jax.checkpoint(layer)
-        x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLLED_LAYERS)
+        each = (self.blocks, self._rotary)
+        x, _ = jax.lax.scan(step, self._placed(x, at), each, unroll=UNROLLED_LAYERS)
         return self.norm(x)
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        blocks = self.blocks
+        return len(blocks) if isinstance(blocks, tuple) else blocks.before.scale.shape[0]
 
     @property
     def layers(self) -> tuple[Block, ...]:
@@ -180,8 +194,7 @@ class Transformer(eqx.Module):
         blocks = self.blocks
         if isinstance(blocks, tuple):
             return blocks
-        count = blocks.before.scale.shape[0]
-        return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], blocks) for i in range(count))
+        return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], blocks) for i in range(self.depth))
 
     def apart(self) -> Transformer:
         """Return the same stack with each layer in arrays of its own: :meth:`step` is faster."""
@@ -207,13 +220,23 @@ class Transformer(eqx.Module):
         """
         at = begin[:, None] + jnp.arange(x.shape[1], dtype=jnp.int32)[None]
         x, written, turn = self._placed(x, at), [], rotations(at, self.form.rates)
-        for block, *old in zip(self.layers, cache.keys, cache.values, strict=True):
-            queries, keys, values = self._split(block, x, turn)
+        rotary = self._rotary
+        for number, (block, *old) in enumerate(
+            zip(self.layers, cache.keys, cache.values, strict=True)
+        ):
+            kept = kept_rotation(turn, None if rotary is None else rotary[number])
+            queries, keys, values = self._split(block, x, kept)
             layer = write_tokens((old[0], old[1]), keys, values, begin)
             x = self._finish(block, x, attend_to_cache(queries, layer, at))
             written.append(layer)
         first, second = zip(*written, strict=True)
         return self.norm(x), Cache(first, second, self.form.key_heads)
+
+    @property
+    def _rotary(self) -> Bool[Array, "layer"] | None:
+        """Whether each layer has rotary positions; None: all have them, if any has."""
+        without = self.form.unrotated
+        return jnp.array([i not in without for i in range(self.depth)]) if without else None
 
     def _placed(
         self, x: Float[Array, "batch time width"], at: Int[Array, "#batch time"]
@@ -247,25 +270,3 @@ class Transformer(eqx.Module):
             return x + block.down(jax.nn.gelu(hidden))
         gate, gated = jnp.split(hidden, 2, -1)
         return x + block.down(jax.nn.silu(gate) * gated)
-
-
-def rotary_rates(size: int, base: float = ROTARY_BASE) -> tuple[float, ...]:
-    """Return the rotary rates base^(-2 i / size) of each pair i (Su 2021, section 3.4.2)."""
-    return tuple(base ** (-2.0 * i / size) for i in range(size // 2))
-
-
-def rotations(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Rotation:
-    """Return cosine and sine of the rotary angles of tokens at these positions."""
-    angle = at.astype(jnp.float32)[..., None] * jnp.asarray(rates, jnp.float32)[None, None]
-    return jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
-
-
-def apply_rotation(x: Float[Array, "batch head time size"], turn: Rotation) -> Array:
-    """Rotate each pair (x_i, x_{i + half}) by the angle at * rate_i: the product of two rotated
-    vectors depends only on the distance of their positions (Su 2021, eq. 15). Numbers from 2 half
-    on stay as they are."""
-    cos, sin = (part.astype(x.dtype) for part in turn)
-    half = cos.shape[-1]
-    first, second, rest = jnp.split(x, [half, 2 * half], -1)
-    turned = [first * cos - second * sin, first * sin + second * cos]
-    return jnp.concatenate([*turned, rest] if rest.shape[-1] else turned, -1)

@@ -17,7 +17,8 @@ from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.nets.transformer import TransformerForm, rotary_rates
+from sterling.nets.attention.rotary import rotary_rates
+from sterling.nets.transformer import TransformerForm
 from sterling.types import Record
 
 GOLDEN = Path(__file__).parent / "golden_language.json"

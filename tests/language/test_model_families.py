@@ -18,7 +18,7 @@ from sterling.nets.attention.segments import Segments
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "qwen2", "qwen3", "mistral", "phi3")
+NAMES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "smollm3")
 
 
 def config_of(name: str, **values) -> dict:
@@ -95,6 +95,18 @@ def test_phi3_of_wholly_rotary_heads_is_read_and_written_by_its_own_names(tmp_pa
         lora.add_adapters(model, targets=["k_proj"])
 
 
+def test_smollm3_layers_without_rotary_positions_are_read():
+    for values, layers in (
+        ({"no_rope_layers": [0, 1]}, (0,)),
+        ({"no_rope_layers": [1, 1, 0]}, ()),  # longer than the model has layers
+        ({"no_rope_layers": ..., "no_rope_layer_interval": 2}, (1,)),
+        ({"no_rope_layers": ...}, ()),  # each fourth
+        ({"no_rope_layers": None, "no_rope_layer_interval": 1}, (0, 1)),
+    ):
+        assert plan_from_config(config_of("smollm3", **values), "").form.unrotated == layers
+    assert plan_from_config(config_of("smollm3", tie_word_embeddings=...), "").tied
+
+
 REFUSED = {
     "mistral, short window": (
         config_of("mistral", sliding_window=2047, max_position_embeddings=2048),
@@ -120,6 +132,25 @@ REFUSED = {
     "phi3, part in words": (
         config_of("phi3", rope_parameters={"partial_rotary_factor": "half"}),
         "partial_rotary_factor 'half' of 8 numbers",
+    ),
+    "smollm3, layers": (config_of("smollm3", no_rope_layers=[1]), "no_rope_layers is not a list"),
+    "smollm3, numbers of layers": (
+        config_of("smollm3", no_rope_layers=[1, 2]),
+        "no_rope_layers is not a list of 0 or 1 for each of 2 layers",
+    ),
+    "smollm3, no interval": (
+        config_of("smollm3", no_rope_layers=None, no_rope_layer_interval=0),
+        "no_rope_layers is not a list",
+    ),
+    "smollm3, window": (
+        config_of(
+            "smollm3",
+            layer_types=None,
+            use_sliding_window=True,
+            sliding_window=8,
+            max_window_layers=28,
+        ),
+        "sliding window",
     ),
     "mistral, window in words": (
         config_of("mistral", sliding_window="long"),

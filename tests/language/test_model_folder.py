@@ -22,14 +22,15 @@ from sterling.language.models.model_families import plan_from_config
 from sterling.language.models.model_folder import load, save
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
-from sterling.nets.transformer import TransformerForm, rotary_rates
+from sterling.nets.attention.rotary import rotary_rates
+from sterling.nets.transformer import TransformerForm
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.config.run_options import LanguageSettings
 from sterling.training.language import base_model, resolve_language_settings
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "llama-biases", "qwen2", "qwen3", "mistral", "phi3")
+NAMES = ("llama", "llama-biases", "qwen2", "qwen3", "mistral", "phi3", "smollm3")
 WEIGHTS = "model.safetensors"
 
 
@@ -88,7 +89,7 @@ def test_hugging_face_folder_round_trips(name, tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3", "phi3"])
+@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3", "phi3", "smollm3"])
 def test_hugging_face_config_is_written_from_the_transformer_form(name, tmp_path):
     model, tokenizer = load(FIXTURES / name)
     save(tmp_path / "it", dataclasses.replace(model, origin=""), tokenizer)

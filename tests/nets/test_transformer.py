@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sterling.nets.attention.dense_attention import attend
-from sterling.nets.transformer import Transformer, apply_rotation, rotary_rates, rotations
+from sterling.nets.attention.rotary import apply_rotation, rotary_rates, rotations
+from sterling.nets.transformer import Transformer
 from sterling.types import Mistake
 
 WIDTH, HEADS, LAYERS, TIME = 8, 2, 2, 6

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
+from sterling.nets.attention.rotary import rotary_rates
 from sterling.nets.attention.segments import Segments
-from sterling.nets.transformer import Cache, Transformer, TransformerForm, rotary_rates
+from sterling.nets.transformer import Cache, Transformer, TransformerForm
 from sterling.types import Mistake
 
 LOGITS_AT_ONCE = 1 << 22  # logits (rows x vocabulary) in memory at once for log-probabilities

@@ -1,8 +1,8 @@
 """The supported model families: how to read and write their config.json.
 
 Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024), Qwen3
-(2025), Mistral (Jiang 2023) and Phi-3 (Abdin 2024) are one transformer with switches,
-:class:`~sterling.nets.transformer.TransformerForm`.
+(2025), Mistral (Jiang 2023), Phi-3 (Abdin 2024) and SmolLM3 (2025) are one transformer with
+switches, :class:`~sterling.nets.transformer.TransformerForm`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
     "mistral": "MistralForCausalLM",
     "phi3": "Phi3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
 }
 # transformers' values of fields that config.json leaves out
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 2**17},
     "phi3": {"rms_norm_eps": 1e-5, "max_position_embeddings": 4096},
+    "smollm3": {"num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2_000_000.0},
 }
-SWITCHES = ("normed_heads",)  # fields of a form that most families leave off
+SWITCHES = ("normed_heads", "unrotated")  # fields of a form that most families leave off
 MAX_POSITIONS = 32_768  # written for new models; rotary positions themselves have no limit
 ALWAYS_SLIDING = ("mistral", "phi3")  # sliding_window needs no use_sliding_window
 MAX_LAYERS = 10_000  # to look for the tensors of a billion layers would take all memory
@@ -85,6 +87,7 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         "qwen3": (attention, attention, False),
         "mistral": (False, False, False),
         "phi3": (False, False, False),
+        "smollm3": (attention, attention, perceptron),
     }
     form = TransformerForm(
         *(heads, key_heads, size, _read_count(config, "intermediate_size", where)),
@@ -94,6 +97,7 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         biases=biases[family],
         normed_heads=family == "qwen3",
         rates=rotary_positions.read_rates(config, size, where),
+        unrotated=rotary_positions.read_unrotated(config, layers, where),
     )
     vocabulary = _read_count(config, "vocab_size", where)
     return ModelPlan(
@@ -133,6 +137,7 @@ def families_of_form(form: TransformerForm) -> list[str]:
         "qwen3": alike and not form.biases[2] and switches == {"normed_heads"},
         "mistral": not any(form.biases) and not switches,
         "phi3": not any(form.biases) and switches <= {"partly rotary"},
+        "smollm3": alike and switches <= {"unrotated"},
     }
     return [family for family, fits in fitting.items() if fits]
 
@@ -203,7 +208,8 @@ def _refuse_windows(config: dict[str, Any], layers: int, where: str) -> None:
             )
     elif config.get("use_sliding_window") and window is not None:
         whole = config.get("max_window_layers")  # the first so many layers have no window
-        slides = not (isinstance(whole, int) and whole >= layers)
+        qwen = config["model_type"] != "smollm3"  # which has windows in other layers
+        slides = not (qwen and isinstance(whole, int) and whole >= layers)
     kinds = config.get("layer_types") or ["sliding_attention" if slides else "full_attention"]
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise Mistake(
@@ -216,6 +222,10 @@ def _new_config(plan: ModelPlan) -> dict[str, Any]:
     form, rope = plan.form, rotary_positions.rope_parameters(plan.form)
     theta = rope["rope_theta"]
     scaling = {name: value for name, value in rope.items() if name != "rope_theta"}
+    own = {
+        "phi3": {"partial_rotary_factor": rope.get("partial_rotary_factor", 1.0)},
+        "smollm3": {"no_rope_layers": [int(i not in form.unrotated) for i in range(plan.layers)]},
+    }
     return {
         "model_type": plan.family,
         "hidden_size": plan.width,
@@ -232,9 +242,9 @@ def _new_config(plan: ModelPlan) -> dict[str, Any]:
         "max_position_embeddings": MAX_POSITIONS,
         "rope_parameters": rope,
         "rope_theta": theta,
-        "partial_rotary_factor": rope.get("partial_rotary_factor", 1.0),
         "rope_scaling": None if rope["rope_type"] == "default" else scaling,
         "use_sliding_window": False,
         "sliding_window": None,
         "use_cache": True,
+        **own.get(plan.family, {}),
     }

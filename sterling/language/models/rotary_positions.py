@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sterling.nets.transformer import ROTARY_BASE, TransformerForm, rotary_rates
+from sterling.nets.attention.rotary import ROTARY_BASE, rotary_rates
+from sterling.nets.transformer import TransformerForm
 from sterling.types import Mistake
 
 PARTLY_ROTARY = ("phi3",)  # families that turn the first numbers of each head alone
@@ -38,6 +39,27 @@ def read_rates(config: dict[str, Any], size: int, where: str) -> tuple[float, ..
             f"{where}: positions of type {kind}: missing or invalid {error}; {whole}"
         ) from error
     return tuple(float(rate) for rate in rates)
+
+
+def read_unrotated(config: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
+    """Return the layers without rotary positions: SmolLM3's no_rope_layers has a 0 for each, and
+    without it every no_rope_layer_interval-th layer is one."""
+    if config["model_type"] != "smollm3":
+        return ()
+    every = config.get("no_rope_layer_interval", 4)
+    flags = config.get("no_rope_layers")
+    if flags is None and isinstance(every, int) and every > 0:
+        flags = [int((layer + 1) % every != 0) for layer in range(layers)]
+    if (
+        not isinstance(flags, list)
+        or len(flags) < layers
+        or any(each not in (0, 1) for each in flags)
+    ):
+        raise Mistake(
+            f"{where}: no_rope_layers is not a list of 0 or 1 for each of {layers} layers; "
+            "take the config.json that the model came with"
+        )
+    return tuple(layer for layer in range(layers) if not flags[layer])
 
 
 def rope_parameters(form: TransformerForm) -> dict[str, Any]:
