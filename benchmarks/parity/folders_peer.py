@@ -44,6 +44,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "no_rope_layers": [1, 0],
         "tie_word_embeddings": True,
     },
+    "olmo2": {"model_type": "olmo2", "rope_parameters": PLAIN},
 }
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content']"

@@ -1,6 +1,7 @@
 """Causal transformers: a stack of attention and MLP layers over a sequence of vectors.
 
-Pre-norm: x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and a last norm.
+Pre-norm: x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and a last norm; with
+``late_norms`` x <- x + norm(attention(x)), x <- x + norm(perceptron(x)).
 :class:`TransformerForm` says which published kind it is: GPT-2's (Radford 2019: layer norm, GELU,
 biases) or Llama's and Qwen's (RMS norm, SwiGLU, rotary positions, fewer key heads than query
 heads). The caller embeds tokens and reads outputs.
@@ -52,6 +53,8 @@ class TransformerForm:
     gated: bool = False  # SwiGLU: silu(x G) * (x U) in place of gelu(x U) (Shazeer 2020)
     biases: tuple[bool, bool, bool] = (True, True, True)  # of queries, output and MLP
     normed_heads: bool = False  # queries and keys are RMS-normalised, as in Qwen3
+    normed_wholes: bool = False  # the same over all heads of a token together, as in OLMo 2
+    late_norms: bool = False  # norms follow attention and MLP, as in OLMo 2
     rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none.
     # Fewer than size / 2: the numbers after these pairs are not turned, as in Phi-3
     unrotated: tuple[int, ...] = ()  # layers without rotary positions, as in SmolLM3
@@ -66,10 +69,10 @@ class TransformerForm:
 class Block(eqx.Module):
     """The parameters of one layer."""
 
-    before: Norm
+    before: Norm  # attention; with late norms after it
     queries: Linear  # and keys and values, concatenated
     out: Linear
-    between: Norm
+    between: Norm  # attention and MLP; with late norms after the MLP
     up: Linear  # with gates: the gate, then the gated values
     down: Linear
     of_queries: Norm | None
@@ -92,8 +95,13 @@ class Block(eqx.Module):
             for x, factor, bias in zip(raw, shrink, biases, strict=True)
         ]
         norms = [form.blank(width) for _ in range(2)]
-        unit = Norm(jnp.ones(form.size), None, form.epsilon) if form.normed_heads else None
-        return cls(norms[0], linears[0], linears[1], norms[1], linears[2], linears[3], unit, unit)
+        counts = (form.heads, form.key_heads) if form.normed_wholes else (1, 1)
+        normed = form.normed_heads or form.normed_wholes
+        units = [
+            Norm(jnp.ones(count * form.size), None, form.epsilon) if normed else None
+            for count in counts
+        ]
+        return cls(norms[0], linears[0], linears[1], norms[1], linears[2], linears[3], *units)
 
 
 class Transformer(eqx.Module):
@@ -248,11 +256,15 @@ class Transformer(eqx.Module):
     ) -> tuple[Float[Array, "batch _ time size"], ...]:
         """Return a layer's queries, keys and values, split into heads."""
         form, (batch, time, _) = self.form, x.shape
-        mixed = block.queries(block.before(x)).reshape(batch, time, -1, form.size)
         ends = [form.heads, form.heads + form.key_heads]
+        mixed = block.queries(x if form.late_norms else block.before(x))
+        if form.normed_wholes:
+            parts = jnp.split(mixed, [end * form.size for end in ends], -1)
+            mixed = jnp.concatenate([*_normed(block, parts[0], parts[1]), parts[2]], -1)
+        mixed = mixed.reshape(batch, time, -1, form.size)
         queries, keys, values = jnp.split(jnp.moveaxis(mixed, 2, 1), ends, axis=1)
-        if block.of_queries is not None and block.of_keys is not None:
-            queries, keys = block.of_queries(queries), block.of_keys(keys)
+        if form.normed_heads:
+            queries, keys = _normed(block, queries, keys)
         if form.rates:
             queries, keys = (apply_rotation(part, turn) for part in (queries, keys))
         return queries, keys, values
@@ -264,9 +276,19 @@ class Transformer(eqx.Module):
         found: Float[Array, "batch head time size"],
     ) -> Float[Array, "batch time width"]:
         """Add attention's output to the residual stream, then the MLP's output."""
-        x = x + block.out(jnp.moveaxis(found, 1, 2).reshape(*x.shape[:2], -1))
-        hidden = block.up(block.between(x))
-        if not self.form.gated:
-            return x + block.down(jax.nn.gelu(hidden))
-        gate, gated = jnp.split(hidden, 2, -1)
-        return x + block.down(jax.nn.silu(gate) * gated)
+        late = self.form.late_norms
+        found = block.out(jnp.moveaxis(found, 1, 2).reshape(*x.shape[:2], -1))
+        x = x + (block.before(found) if late else found)
+        hidden = block.up(x if late else block.between(x))
+        if self.form.gated:
+            gate, gated = jnp.split(hidden, 2, -1)
+            found = block.down(jax.nn.silu(gate) * gated)
+        else:
+            found = block.down(jax.nn.gelu(hidden))
+        return x + (block.between(found) if late else found)
+
+
+def _normed(block: Block, queries: Array, keys: Array) -> tuple[Array, Array]:
+    assert block.of_queries is not None
+    assert block.of_keys is not None
+    return block.of_queries(queries), block.of_keys(keys)

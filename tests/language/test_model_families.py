@@ -18,7 +18,7 @@ from sterling.nets.attention.segments import Segments
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "smollm3")
+NAMES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "smollm3", "olmo2")
 
 
 def config_of(name: str, **values) -> dict:

@@ -30,7 +30,7 @@ from sterling.training.language import base_model, resolve_language_settings
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = ("llama", "llama-biases", "qwen2", "qwen3", "mistral", "phi3", "smollm3")
+NAMES = ("llama", "llama-biases", "qwen2", "qwen3", "mistral", "phi3", "smollm3", "olmo2")
 WEIGHTS = "model.safetensors"
 
 
@@ -89,7 +89,7 @@ def test_hugging_face_folder_round_trips(name, tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3", "phi3", "smollm3"])
+@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3", "phi3", "smollm3", "olmo2"])
 def test_hugging_face_config_is_written_from_the_transformer_form(name, tmp_path):
     model, tokenizer = load(FIXTURES / name)
     save(tmp_path / "it", dataclasses.replace(model, origin=""), tokenizer)

@@ -1,8 +1,8 @@
 """The supported model families: how to read and write their config.json.
 
 Llama (Touvron 2023; 3.x with stretched positions), Qwen2 and Qwen2.5 (Qwen team 2024), Qwen3
-(2025), Mistral (Jiang 2023), Phi-3 (Abdin 2024) and SmolLM3 (2025) are one transformer with
-switches, :class:`~sterling.nets.transformer.TransformerForm`.
+(2025), Mistral (Jiang 2023), Phi-3 (Abdin 2024), SmolLM3 (2025) and OLMo 2 (2025) are one
+transformer with switches, :class:`~sterling.nets.transformer.TransformerForm`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,21 @@ ARCHITECTURES = {
     "mistral": "MistralForCausalLM",
     "phi3": "Phi3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
 }
 # transformers' values of fields that config.json leaves out
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 2**17},
     "phi3": {"rms_norm_eps": 1e-5, "max_position_embeddings": 4096},
+    "olmo2": {"rms_norm_eps": 1e-5},
     "smollm3": {"num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2_000_000.0},
 }
-SWITCHES = ("normed_heads", "unrotated")  # fields of a form that most families leave off
+SWITCHES = (
+    "normed_heads",
+    "normed_wholes",
+    "late_norms",
+    "unrotated",
+)  # fields of a form that most families leave off
 MAX_POSITIONS = 32_768  # written for new models; rotary positions themselves have no limit
 ALWAYS_SLIDING = ("mistral", "phi3")  # sliding_window needs no use_sliding_window
 MAX_LAYERS = 10_000  # to look for the tensors of a billion layers would take all memory
@@ -80,22 +87,15 @@ def plan_from_config(config: dict[str, Any], where: str) -> ModelPlan:
         shape = f"{heads} heads of {size} numbers with {key_heads} key heads"
         raise Mistake(f"{where}: {shape} do not fit together; {CONFIG_REMEDY}")
     _refuse_unsupported(config, layers, where)
-    attention, perceptron = bool(config.get("attention_bias")), bool(config.get("mlp_bias"))
-    biases = {
-        "llama": (attention, attention, perceptron),
-        "qwen2": (True, False, False),
-        "qwen3": (attention, attention, False),
-        "mistral": (False, False, False),
-        "phi3": (False, False, False),
-        "smollm3": (attention, attention, perceptron),
-    }
     form = TransformerForm(
         *(heads, key_heads, size, _read_count(config, "intermediate_size", where)),
         norm="rms",
         epsilon=_read_epsilon(config, where),
         gated=True,
-        biases=biases[family],
+        biases=_read_biases(config),
         normed_heads=family == "qwen3",
+        normed_wholes=family == "olmo2",
+        late_norms=family == "olmo2",
         rates=rotary_positions.read_rates(config, size, where),
         unrotated=rotary_positions.read_unrotated(config, layers, where),
     )
@@ -138,6 +138,7 @@ def families_of_form(form: TransformerForm) -> list[str]:
         "mistral": not any(form.biases) and not switches,
         "phi3": not any(form.biases) and switches <= {"partly rotary"},
         "smollm3": alike and switches <= {"unrotated"},
+        "olmo2": alike and not form.biases[2] and switches == {"normed_wholes", "late_norms"},
     }
     return [family for family, fits in fitting.items() if fits]
 
@@ -182,6 +183,20 @@ def _read_epsilon(config: dict[str, Any], where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < 1.0:
         raise Mistake(f"{where}: rms_norm_eps is {value!r}, not a small number; {CONFIG_REMEDY}")
     return float(value)
+
+
+def _read_biases(config: dict[str, Any]) -> tuple[bool, bool, bool]:
+    """Return whether queries, output and MLP have biases."""
+    attention, perceptron = bool(config.get("attention_bias")), bool(config.get("mlp_bias"))
+    return {
+        "llama": (attention, attention, perceptron),
+        "qwen2": (True, False, False),
+        "qwen3": (attention, attention, False),
+        "mistral": (False, False, False),
+        "phi3": (False, False, False),
+        "smollm3": (attention, attention, perceptron),
+        "olmo2": (attention, attention, False),
+    }[config["model_type"]]
 
 
 def _refuse_unsupported(config: dict[str, Any], layers: int, where: str) -> None:

@@ -39,8 +39,8 @@ from sterling.types import Mistake
 def load(
     folder: str | os.PathLike[str], dtype: DTypeLike | None = None
 ) -> tuple[LanguageModel, Tokenizer]:
-    """Load the model and the tokenizer of a Hugging Face folder: Llama, Mistral, Phi-3,
-    Qwen2, Qwen2.5, Qwen3 or SmolLM3.
+    """Load the model and the tokenizer of a Hugging Face folder: Llama, Mistral, OLMo 2,
+    Phi-3, Qwen2, Qwen2.5, Qwen3 or SmolLM3.
 
     ``dtype`` of the weights: float32, bfloat16 or float16; None: as they are stored. If anything is
     missing, damaged or unsupported, raises :class:`Mistake` with the file and a remedy.

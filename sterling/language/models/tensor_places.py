@@ -93,7 +93,9 @@ def tensor_places(plan: ModelPlan) -> Iterator[TensorPlace]:
 def _norm_names(form: TransformerForm) -> list[tuple[str, str]]:
     """Return the norms of a layer by our names and by Hugging Face's."""
     found = [("before", "input_layernorm"), ("between", "post_attention_layernorm")]
-    if form.normed_heads:
+    if form.late_norms:
+        found = [("before", "post_attention_layernorm"), ("between", "post_feedforward_layernorm")]
+    if form.normed_heads or form.normed_wholes:
         found += [("of_queries", "self_attn.q_norm"), ("of_keys", "self_attn.k_norm")]
     return found
 
