@@ -9,8 +9,8 @@ import jax
 from scripted_agent import ScriptedAgent
 
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
+from sterling.language.agent_programs.program_world import ProgramWorld
 from sterling.language.engine.played_scenes import play_scenes
-from sterling.language.programs.program_world import ProgramWorld
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.judged_questions import JudgedQuestions

@@ -142,7 +142,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     offline = "offline updates, before any environment step"
     add("--updates", type=option_values.integer, metavar="N", help=offline)
     judged = "environment to evaluate in, and with --steps to act in (the one that FILE names)"
-    add("--environment", "--tasks", metavar="ENV", help=judged)
+    add("--environment", metavar="ENV", help=judged)
     add("--data", type=Path, metavar="FILE", help="the dataset, if ENVIRONMENT is not a file")
     of_batch = "share of each batch that is from the dataset during the online phase (0.5)"
     add("--share", type=option_values.number, metavar="X", help=of_batch)

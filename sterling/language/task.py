@@ -50,7 +50,7 @@ class Task:
     answer: Any  # what ``verify`` needs to know
     system: str = ""  # a system message, if the family has one
     outcome: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
-    """What a program that worked on it left, for a judge: see language/programs."""
+    """What a program that worked on it left, for a judge: see language/agent_programs."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sterling.experience.offline.batch_files import write_batch
 from sterling.experience.offline.recorded_batches import RecordedBatches, SolvedGroups
 from sterling.language import worlds
 from sterling.language.engine.played_scenes import play_scenes
-from sterling.language.models.length_rounding import round_up_context
+from sterling.language.models.turn_lengths import round_up_context
 from sterling.language.named_rewards import RewardRule
 from sterling.language.scene import BaseScene, Message, context_count
 from sterling.language.scene_dialogue import ChatSettings

@@ -12,7 +12,7 @@ from scripted_agent import ScriptedAgent
 from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
 from sterling.language.engine.played_scenes import play_scenes
-from sterling.language.models.length_rounding import round_up_context
+from sterling.language.models.turn_lengths import round_up_context
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer

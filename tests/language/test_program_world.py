@@ -19,9 +19,9 @@ from played_programs import (
 )
 from scripted_agent import ScriptedAgent
 
-from sterling.language.programs.failed_runs import give_lowest_rewards
-from sterling.language.programs.program_command import absolute_command, filled_command
-from sterling.language.programs.program_world import ProgramScene
+from sterling.language.agent_programs.failed_runs import give_lowest_rewards
+from sterling.language.agent_programs.program_command import absolute_command, filled_command
+from sterling.language.agent_programs.program_world import ProgramScene
 from sterling.types import Mistake
 
 

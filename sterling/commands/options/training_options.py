@@ -123,9 +123,11 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for training the model of an agent program."""
     add = parser.add_argument_group("training the model of an agent program").add_argument
-    program = "the command of a program that works on the tasks with the model, as "
-    program += "'python my_agent.py' (docs/programs.md)"
+    program = "a program that works on tasks with the model: a command, as 'python my_agent.py', "
+    program += "or a function, as my_agent.py:run (docs/agent-programs.md)"
     add("--agent", metavar="COMMAND", help=program)
+    where = "its tasks, one JSON object in each line; another name of --environment"
+    add("--tasks", dest="environment", metavar="FILE.jsonl", help=where)
     late = "seconds that the program may run, without its waiting for the model (60)"
     add("--agent-seconds", type=option_values.number, metavar="X", help=late)
     most = "answers that the program may get in a run on a task (8)"

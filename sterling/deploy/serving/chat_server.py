@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sterling.language.endpoint.api_forms import FORMS, OTHER_FORMS, Form
 from sterling.language.endpoint.chat_answers import Completion, error_body
 from sterling.language.endpoint.chat_requests import ChatRequest
-from sterling.language.endpoint.forms import FORMS, OTHER_FORMS, Form
 from sterling.language.engine.ask import Ask, chance_of
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.tokenizer import Tokenizer

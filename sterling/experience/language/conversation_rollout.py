@@ -25,11 +25,11 @@ from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
+from sterling.language.agent_programs.failed_runs import give_lowest_rewards
 from sterling.language.engine.agent_samplers import TextAgent
 from sterling.language.engine.played_scenes import play_scenes
 from sterling.language.engine.transcript import Transcript
 from sterling.language.named_rewards import RewardRule
-from sterling.language.programs.failed_runs import give_lowest_rewards
 from sterling.language.scene import begin_scene
 from sterling.types import Feed, Record, Signals
 

@@ -53,7 +53,7 @@ def answer_requests() -> None:
     def begin(first: Any) -> dict[str, bool]:
         nonlocal server
         answer = _run_setup(first)
-        server = _Server(control, answer, first["processes"] > 1 and not _threads_run())
+        server = _Server(control, answer, first["processes"] > 1 and not threads_run())
         return {"forks": server.forks}
 
     with control.makefile("rb") as requests:
@@ -80,7 +80,7 @@ def _run_setup(first: dict[str, Any]) -> Answer:
     return made
 
 
-def _threads_run() -> bool:
+def threads_run() -> bool:
     """Whether this process has other threads than the main one, also of compiled libraries where
     the system tells."""
     tasks = Path("/proc/self/task")

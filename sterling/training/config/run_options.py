@@ -101,7 +101,7 @@ class LanguageSettings:
     model: str = "tiny"  # a size of new models, a Hugging Face folder, or the folder of a run
     levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
     held_out: float = 0.0  # share of the questions held out for evaluation
-    agent: str = ""  # the command of a program that answers them: see language/programs
+    agent: str = ""  # the command of a program that answers them: see language/agent_programs
     agent_seconds: float = 60.0  # that a program may run, without waiting for the model
     agent_turns: int = 8  # most answers that it gets
     agent_contexts: int = 4  # most of its conversations that do not continue each other

@@ -15,7 +15,7 @@ from sterling.experience.language.answer_pairs import read_pairs as pairs_of_fil
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
 from sterling.language.engine.transcript import Transcript
-from sterling.language.models.length_rounding import length_of_turns, round_up_context
+from sterling.language.models.turn_lengths import length_of_turns, round_up_context
 from sterling.language.scene import Message, Scene, begin_scene, check_seat, context_count
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings
 from sterling.language.time_limits import time_limit

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 
-from sterling.language.programs.program_command import absolute_command, check_program
+from sterling.language.agent_programs.program_command import absolute_command, check_program
 from sterling.language.worlds.judged_questions import probe_judge
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sterling import algorithms
 from sterling.experience.language.answer_pairs import read_pairs
 from sterling.experience.language.conversation_files import Messages, read_conversations
-from sterling.language.models.length_rounding import round_up_context
+from sterling.language.models.turn_lengths import round_up_context
 from sterling.language.scene import Message
 from sterling.needs.feed import PAIRS
 from sterling.training.config.settings import Settings

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
-from sterling.language.models.length_rounding import length_of_turns
+from sterling.language.agent_programs.program_probe import ProgramProbe, probe_program
+from sterling.language.agent_programs.program_world import ProgramWorld
+from sterling.language.models.turn_lengths import length_of_turns
 from sterling.language.named_rewards import RewardRule, RightRule
-from sterling.language.programs.program_probe import ProgramProbe, probe_program
-from sterling.language.programs.program_world import ProgramWorld
 from sterling.language.scene import TextWorld, context_count
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from sterling.language.endpoint import responses_form
+from sterling.language.endpoint import responses_api
 from sterling.language.endpoint.chat_answers import Completion
 from sterling.language.endpoint.chat_requests import ChatRequest, parse_request
 from sterling.system.http_server import Events
@@ -29,9 +29,9 @@ class Form:
 FORMS = {
     "/v1/chat/completions": Form(parse_request, Completion.to_json, Completion.events),
     "/v1/responses": Form(
-        responses_form.parse_responses_request,
-        responses_form.to_response,
-        responses_form.response_events,
+        responses_api.parse_responses_request,
+        responses_api.to_response,
+        responses_api.response_events,
     ),
 }
 OTHER_FORMS = {

@@ -20,8 +20,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from sterling.language.agent_programs.program_process import ProgramProcess, start_program
 from sterling.language.endpoint.chat_requests import ChatRequest
-from sterling.language.programs.program_process import ProgramProcess, start_program
 from sterling.system.http_server import HttpError
 
 TICK = 0.1  # seconds between looks at a program's time

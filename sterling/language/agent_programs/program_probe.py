@@ -10,8 +10,8 @@ import contextlib
 import dataclasses
 import time
 
+from sterling.language.agent_programs.program_world import ProgramWorld, fault_text
 from sterling.language.engine.ask import Said
-from sterling.language.programs.program_world import ProgramWorld, fault_text
 from sterling.language.scene import Message
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings, SceneBatch
 from sterling.language.task import PROGRAM_FAILED, Verdict

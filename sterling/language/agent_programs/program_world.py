@@ -19,14 +19,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from sterling.language import question_order
+from sterling.language.agent_programs.program_command import filled_command
+from sterling.language.agent_programs.program_session import Asked, Ended, Event, ProgramSession
+from sterling.language.agent_programs.session_server import session_server
 from sterling.language.endpoint.chat_answers import Completion
 from sterling.language.endpoint.chat_requests import ChatRequest, read_message
 from sterling.language.endpoint.message_history import MessageHistory
 from sterling.language.engine.ask import Said
 from sterling.language.named_rewards import read_rewards
-from sterling.language.programs.program_command import filled_command
-from sterling.language.programs.program_session import Asked, Ended, Event, ProgramSession
-from sterling.language.programs.session_server import session_server
 from sterling.language.scene import BaseScene, Message
 from sterling.language.task import PROGRAM_FAILED, Family, Task, Verdict
 from sterling.language.tokenizer import Tokenizer
@@ -43,7 +43,8 @@ class ProgramWorld:
 
     Args:
         family: the tasks; they judge the last line of the program's output.
-        command: the program's command line; see :mod:`sterling.language.programs.program_command`.
+        command: the program's command line
+            (:mod:`sterling.language.agent_programs.program_command`).
         seconds: how long the program may run, without the time in which it waits for the model.
         turns: most answers that it gets in a run.
         contexts: most conversations of a run that do not continue each other.
@@ -180,6 +181,8 @@ class ProgramScene(BaseScene):
     def _judge(self, left: Ended) -> None:
         """Give the verdict on the whole run."""
         self.left = left
+        if left.fault:  # not the program's, nor the model's
+            raise Mistake(left.fault)
         if not self.turns:
             raise Mistake(f"the program asked for no answer: {fault_text(left)}")
         self.verdicts[0] += [CALL] * (self.turns - 1)
@@ -233,8 +236,6 @@ def _last_line_verdict(left: Ended) -> Verdict:
 
 def fault_text(left: Ended) -> str:
     """Return in words how a program ended."""
-    if left.fault:
-        return left.fault
     ended = "it ran out of time" if left.exit_code is None else f"exit code {left.exit_code}"
     last = [each for each in left.stderr.splitlines() if each.strip()]
     return ended + (f", {short_text(last[-1])}" if last else "")

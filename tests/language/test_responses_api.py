@@ -6,7 +6,7 @@ import pytest
 
 from sterling.language.endpoint.chat_answers import Completion
 from sterling.language.endpoint.chat_requests import parse_request
-from sterling.language.endpoint.responses_form import (
+from sterling.language.endpoint.responses_api import (
     parse_responses_request,
     response_events,
     to_response,

@@ -22,13 +22,13 @@ import select
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
 from sterling.lookup.user_imports import load
 from sterling.system.mistake import Mistake
+from sterling.system.processes.answer_process import threads_run
 
 MESSAGE = 1 << 18  # bytes of the longest message
 NOT_RUN = 127  # the exit code of a command that cannot be run, as a shell gives it
@@ -43,14 +43,14 @@ def fork_when_told(reference: str) -> None:
     control, replies = socket.socket(fileno=os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the file prints must not mix with replies
     try:
-        function = load(reference) if reference else print
-        if not callable(function):
+        function = load(reference) if reference else None
+        if reference and not callable(function):
             raise Mistake(f"{reference} is a {type(function).__name__}, not a function")
     except BaseException as error:  # the user's file may raise anything
         said = str(error) if isinstance(error, Mistake) else f"{type(error).__name__}: {error}"
         _send(replies, {"fault": said})
         return
-    _send(replies, {"forks": not _threads_run()})
+    _send(replies, {"forks": not threads_run()})
     gc.freeze()  # else a child's garbage collector would copy all that it shares
     _Parent(control, replies, function).run()
 
@@ -63,7 +63,7 @@ def run_alone(reference: str) -> None:
 class _Parent:
     """The process that forks."""
 
-    def __init__(self, control: socket.socket, replies: TextIO, function: Function):
+    def __init__(self, control: socket.socket, replies: TextIO, function: Function | None):
         self.control, self.replies, self.function = control, replies, function
         self.children: dict[int, int] = {}  # the number of each process
 
@@ -109,13 +109,12 @@ class _Parent:
             task = os.open(asked["environment"]["STERLING_TASK"], os.O_RDONLY)
             for place, stream in enumerate((task, *streams)):
                 os.dup2(stream, place)
-            if asked["words"]:
+            if self.function is None:
                 _become_command(asked["words"], asked["environment"])
-            os.environ.update(asked["environment"])
-            random.seed()
-            if "numpy" in sys.modules:
-                importlib.import_module("numpy.random").seed()
-            _run(self.function)
+            else:
+                os.environ.update(asked["environment"])
+                _seed_random_numbers()
+                _run(self.function)
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -151,6 +150,13 @@ async def _result(found: Any) -> Any:
     return await found
 
 
+def _seed_random_numbers() -> None:
+    """Seed anew what every child would else continue alike."""
+    random.seed()
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random").seed()
+
+
 def _become_command(words: list[str], environment: dict[str, str]) -> None:
     """Become the program of a command."""
     try:
@@ -165,12 +171,6 @@ def _lead_group(process: int) -> None:
     its number is told, and can be killed with what it started."""
     with contextlib.suppress(OSError):  # it does already, or has ended
         os.setpgid(process, process)
-
-
-def _threads_run() -> bool:
-    """Whether this process has other threads, which a child would lack."""
-    tasks = Path("/proc/self/task")
-    return threading.active_count() > 1 or (tasks.is_dir() and len([*tasks.iterdir()]) > 1)
 
 
 def _send(replies: TextIO, message: dict[str, Any]) -> None:

@@ -15,10 +15,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from sterling.language.agent_programs.program_session import Event, ProgramSession
+from sterling.language.endpoint.api_forms import FORMS, OTHER_FORMS, Form
 from sterling.language.endpoint.chat_answers import error_body
-from sterling.language.endpoint.forms import FORMS, OTHER_FORMS, Form
 from sterling.language.named_rewards import read_rewards
-from sterling.language.programs.program_session import Event, ProgramSession
 from sterling.system.http_server import HttpError, HttpServer
 from sterling.system.windows_limits import refuse_on_windows
 

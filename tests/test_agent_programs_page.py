@@ -1,4 +1,4 @@
-"""The program, the tasks and the commands of docs/programs.md work as they stand."""
+"""The program, the tasks and the commands of docs/agent-programs.md work as they stand."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ import pytest
 
 from sterling.cli import main
 
-PAGE = (Path(__file__).parents[1] / "docs" / "programs.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "agent-programs.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
 (TASKS,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [
@@ -19,7 +19,7 @@ COMMANDS = [
 
 
 @pytest.mark.slow
-def test_programs_page_commands_run(tmp_path, monkeypatch, capsys):
+def test_agent_programs_page_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks.jsonl").write_text(TASKS)
     for name, code in FILES.items():

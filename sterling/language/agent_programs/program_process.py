@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from sterling.language.programs import resident_process
-from sterling.language.programs.program_command import is_function, program_environment
+from sterling.language.agent_programs import resident_process
+from sterling.language.agent_programs.program_command import is_function, program_environment
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy's would run from its import on: no fork then
 
