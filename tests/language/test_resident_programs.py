@@ -1,13 +1,21 @@
 """A function of a file that is imported once runs as a program that is started each time."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from played_programs import PROGRAM, Counting, Letters, is_running, last_lines, played, texts
+from scripted_agent import ScriptedSampler
+
+from sterling.language.agent_programs.program_session import ProgramSession
+from sterling.language.agent_programs.session_server import _take_reward
+from sterling.system.http_server import HttpError
 
 FUNCTION = f"{PROGRAM}:run"
 
@@ -52,6 +60,8 @@ import numpy
 sys.path.append({str(PROGRAM.parent)!r})
 import agent_program
 
+random.random(), numpy.random.random()
+
 def run(task):
     agent_program.chat(agent_program.user("1"))
     return [random.random(), numpy.random.random()]
@@ -61,6 +71,36 @@ def run(task):
     (first, second), (third, fourth) = last_lines(scenes)
     assert first != third
     assert second != fourth
+
+
+class Slow(Letters):
+    """Answers late."""
+
+    def samplers(self, shapes):
+        return [SlowSampler(self, 0)]
+
+
+class SlowSampler(ScriptedSampler):
+    def ask(self, asks):
+        found = [Future() for _ in asks]
+        for future, known in zip(found, super().ask(asks), strict=True):
+            threading.Timer(3.0, future.set_result, [known.result()]).start()
+        return found
+
+
+def test_time_in_which_a_program_waits_for_the_model_is_not_its_own(tmp_path):
+    record = dict(do="once", prompt="1", answer="a")
+    (line,), (scene,) = played(tmp_path, record, agent=Slow(), command=FUNCTION, seconds=2.0)
+    assert (line.reward, scene.left.exit_code) == (1.0, 0)
+
+
+def test_reward_that_comes_after_the_end_is_refused():
+    session = ProgramSession(["true"], {}, 1.0)
+    assert asyncio.run(_take_reward(session, {"right": 1})) == {"ok": True}
+    session.over = True
+    with pytest.raises(HttpError, match="has ended"):
+        asyncio.run(_take_reward(session, {"right": 0}))
+    assert session.rewards == {"right": 1.0}
 
 
 def test_file_that_begins_threads_runs_in_processes_of_its_own(tmp_path):

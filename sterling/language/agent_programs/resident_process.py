@@ -13,11 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import importlib
 import inspect
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -113,7 +111,8 @@ class _Parent:
                 _become_command(asked["words"], asked["environment"])
             else:
                 os.environ.update(asked["environment"])
-                _seed_random_numbers()
+                if "numpy.random" in sys.modules:  # Python seeds its own anew in each child
+                    sys.modules["numpy.random"].seed()
                 _run(self.function)
             code = 0
         except SystemExit as error:
@@ -148,13 +147,6 @@ def _run(function: Function) -> None:
 
 async def _result(found: Any) -> Any:
     return await found
-
-
-def _seed_random_numbers() -> None:
-    """Seed anew what every child would else continue alike."""
-    random.seed()
-    if "numpy" in sys.modules:
-        importlib.import_module("numpy.random").seed()
 
 
 def _become_command(words: list[str], environment: dict[str, str]) -> None:
