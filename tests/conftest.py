@@ -13,18 +13,16 @@ import gc
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # tests import the modules beside this file
-
 import cost_of_an_algorithm
 import fixed_environment  # noqa: F401  (before JAX and others are imported)
 import jax
 import kept_programs
+import lowering_context
 import pytest
 from compiled_for_users import pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401  (hooks)
 from hypothesis import settings
@@ -40,6 +38,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # JAX would write down, for every operation, the hundred calls it comes from, most of them pytest's.
 jax.config.update("jax_traceback_in_locations_limit", 0)
+
+lowering_context.share()
 
 PROGRAMS = ProgramsAtImport()
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
@@ -119,9 +119,9 @@ def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODEL_SIZES, "nano", (16, 1, 2, 1))
 
 
-LOOK_EVERY = 1.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that
+LOOK_EVERY = 3.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that
 MOST_MAPS = 32_000  # a process may have 65,530 maps of memory, and dies at one more
-MOST_BYTES = 2 << 30  # three workers, and the processes that tests start, share 16 GB
+MOST_BYTES = 3 << 30  # three workers, and the processes that tests start, share 16 GB
 _looked = [0.0]
 
 

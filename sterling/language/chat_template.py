@@ -16,7 +16,7 @@ from typing import Any
 from sterling.language import template_rendering
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.scene import Message
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 SECONDS = 5.0  # time limit of one conversation, after which the process is killed
 MEMORY = 2**30  # bytes that this process may use

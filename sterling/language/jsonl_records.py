@@ -13,8 +13,8 @@ from sterling.language.task import (
     has_half_character,
 )
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import short_text
-from sterling.types import Mistake
 
 EXAMPLE_FIELDS = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
 

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 from sterling.language.task import Verdict, is_right
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
-from sterling.types import Mistake
 
 GATE = "gate"
 RULE_FORM = "write names, numbers, + - * and gate(NAME), as in right+0.2*format"

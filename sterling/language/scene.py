@@ -18,8 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 from sterling.language.batch_verdicts import DueVerdict
 from sterling.language.task import Family, Task, Verdict, batch_judge, judges_elsewhere
 from sterling.language.time_limits import time_limit
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import short_text, shown_value
-from sterling.types import Mistake
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ from sterling.language.task import Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.tools.thread_bound_calls import WrongThread
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 OPENING_TOO_LONG = "its opening is longer than the context"
 TOO_LONG = "context_length_exceeded"

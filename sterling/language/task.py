@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 VERIFIER_FAULTS = (  # of the verifier, not of the response; details may follow after a colon
     "verifier raised",

@@ -7,7 +7,7 @@ from typing import Any
 
 from sterling.language.tasks import family_names
 from sterling.lookup import entry_points, user_imports
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 FILE_OR_PACKAGE = re.compile(r"reasoning-gym:.+|.+\.jsonl(:\w*)?")
 WORLD_OF_TASKS = re.compile(r"(try-again|tools):(.+)")

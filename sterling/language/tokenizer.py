@@ -19,7 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from sterling.language.chat_template import PLAIN_TEMPLATE, ROLES, SHORT_TEMPLATE, ChatTemplate
 from sterling.language.scene import Message
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))  # newline, and printable ASCII
 END, PAD, UNKNOWN = "<|end|>", "<|pad|>", "<|unknown|>"

@@ -44,6 +44,7 @@ _SCRIPT_MODULES = (
     "__main__",
     "__mp_main__",
 )  # importing them again would run the user's script again
+_NAMES: dict[str, str] = {}  # file -> the name of its module in sys.modules
 
 
 def is_reference(word: str) -> bool:
@@ -245,12 +246,9 @@ def _import_file(place: str) -> types.ModuleType:
     if not os.path.isfile(path):
         beside = sorted(str(Path(place).with_name(each.name)) for each in path.parent.glob("*.py"))
         raise_mistake(f"there is no file {place}{did_you_mean(place, beside)}")
-    for module in list(sys.modules.values()):
-        if (
-            getattr(module, "__file__", None) == str(path)
-            and module.__name__ not in _SCRIPT_MODULES
-        ):
-            return module
+    known = _imported_from(str(path))
+    if known is not None:
+        return known
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(_unused_module_name(path), path)
@@ -265,7 +263,24 @@ def _import_file(place: str) -> types.ModuleType:
         if not isinstance(error, (Exception, SystemExit)):
             raise
         raise_mistake(f"{place} cannot be imported: {describe_error(error)}", error)
+    _NAMES[str(path)] = spec.name
     return module
+
+
+def _imported_from(file: str) -> types.ModuleType | None:
+    """Return the module that was imported from ``file``. A run's loop asks for its algorithm in
+    every iteration, so the answer is remembered while ``sys.modules`` holds it."""
+    name = _NAMES.get(file, "")
+    if name not in sys.modules or not _is_from(sys.modules[name], file):
+        modules = [(each, module) for each, module in list(sys.modules.items())
+                   if each not in _SCRIPT_MODULES]  # fmt: skip
+        name = next((each for each, module in modules if _is_from(module, file)), "")
+        _NAMES[file] = name
+    return sys.modules.get(name)
+
+
+def _is_from(module: Any, file: str) -> bool:
+    return getattr(module, "__file__", None) == file
 
 
 def _unused_module_name(path: Path) -> str:

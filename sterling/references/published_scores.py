@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 FOLDER = Path(__file__).parent / "scores"
 SCHEMA = 1

@@ -1,5 +1,5 @@
-"""Annotations of shapes are executed in all of Sterling; this costs a process ten seconds."""
+"""Annotations of shapes are executed in all of Sterling."""
 
-from jaxtyping import install_import_hook
+import executed_annotations
 
-install_import_hook("sterling", "beartype.beartype")
+executed_annotations.switch_on()

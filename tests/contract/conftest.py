@@ -1,13 +1,9 @@
-"""Annotations of shapes are executed; the cases are a module beside the tests."""
+"""Annotations of shapes are executed in all of Sterling."""
 
-import sys
-from pathlib import Path
-
+import executed_annotations
 import pytest
-from jaxtyping import install_import_hook
 
-install_import_hook("sterling", "beartype.beartype")
-sys.path.insert(0, str(Path(__file__).parent))
+executed_annotations.switch_on()
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import deployed_worlds as worlds
 import jax
 import jax.numpy as jnp
 import numpy as np
+import odd_worlds
 import onnx
 import onnxruntime
 import pytest
@@ -75,7 +76,9 @@ def test_exported_policy_chooses_the_runs_own_actions(case, suffix, tmp_path):
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_names_of_entries_may_hold_separators(suffix, tmp_path):
     """`arm/pos` is one entry, and `a.b` is another than `a_b` in C too."""
-    made = export_policy(worlds.new_run("ppo", worlds.OddNames), tmp_path / f"p{suffix}", steps=9)
+    made = export_policy(
+        worlds.new_run("ppo", odd_worlds.OddNames), tmp_path / f"p{suffix}", steps=9
+    )
     assert made.agreement.steps == 9
     assert made.agreement.largest < 1e-5
 
@@ -188,14 +191,14 @@ def test_exported_policy_answers_batches_as_single_observations(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_export_policy_supports_unusual_observation_and_action_spaces(suffix, tmp_path):
-    for world, algorithm in ((worlds.OddForms, "ppo"), (worlds.WideTorques, "td3")):
+    for world, algorithm in ((odd_worlds.OddForms, "ppo"), (odd_worlds.WideTorques, "td3")):
         made = export_policy(worlds.new_run(algorithm, world), tmp_path / f"p{suffix}", steps=STEPS)
         assert made.agreement.largest < 1e-5
 
 
 def test_exported_policy_float64_actions_stay_within_bounds(tmp_path):
-    export_policy(worlds.new_run("td3", worlds.WideTorques), tmp_path / "p.npz", steps=5)
-    policy, space = Policy(tmp_path / "p.npz"), worlds.WideTorques.action_space
+    export_policy(worlds.new_run("td3", odd_worlds.WideTorques), tmp_path / "p.npz", steps=5)
+    policy, space = Policy(tmp_path / "p.npz"), odd_worlds.WideTorques.action_space
     for obs in 100.0 * np.random.default_rng(0).normal(size=(50, 3)):
         assert space.contains(policy(obs))
 
@@ -217,7 +220,7 @@ def test_sampled_actions_take_their_noise_as_an_input(tmp_path):
 
 @pytest.mark.slow
 def test_export_policy_refuses_a_sampling_only_policy_without_sample(tmp_path):
-    run = worlds.new_run("fql", worlds.WideTorques)
+    run = worlds.new_run("fql", odd_worlds.WideTorques)
     with pytest.raises(Mistake, match="Add --sample"):
         export_policy(run, tmp_path / "policy.npz", steps=5)
     made = export_policy(run, tmp_path / "policy.npz", sample=True, steps=5)

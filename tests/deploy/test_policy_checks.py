@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import deployed_worlds as worlds
 import numpy as np
+import odd_worlds
 import pytest
 from gymnasium import spaces
 
@@ -17,7 +18,7 @@ from sterling.problem.joined_path import joined_path
 from sterling.training.policy_player import check_observation, check_options
 from sterling.types import Mistake
 
-FORMS = worlds.OddForms
+FORMS = odd_worlds.OddForms
 PICTURE = worlds.Pictures.obs
 RIGHT = {
     "place": np.zeros((2, 2)),

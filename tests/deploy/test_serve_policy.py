@@ -12,6 +12,7 @@ import urllib.request
 
 import deployed_worlds as worlds
 import numpy as np
+import odd_worlds
 import pytest
 
 import sterling
@@ -104,7 +105,7 @@ def test_sessions_remember_their_own_episodes():
 
 
 def test_policy_server_accepts_dict_observations_as_json():
-    run = worlds.new_run("ppo", worlds.OddForms)
+    run = worlds.new_run("ppo", odd_worlds.OddForms)
     obs = {"place": [[0.1, 0.2], [0.3, 0.4]], "kind": 2, "parts": [[1, 0], [1, 2]],
            "action_mask": [0, 1, 0, 1, 0]}  # fmt: skip
 

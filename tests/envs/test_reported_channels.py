@@ -1,38 +1,15 @@
 """What Gymnasium environments report in `info`, or by a reward that is a vector."""
 
-import gymnasium
 import jax
 import numpy as np
 import pytest
-from gymnasium import spaces
+from reporting_worlds import Costly, Loud, Terms
 
 from sterling import envs
 from sterling.envs.compiled import envpool_env
 from sterling.envs.hosted.worker_pool import WorldFailed
 from sterling.problem.channels import Channel, channel_columns, parse_channels
 from sterling.types import Mistake
-
-
-class Costly(gymnasium.Env):
-    """Three steps; info says a cost in the first two, and two terms of the reward."""
-
-    observation_space, action_space = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2)
-
-    def __init__(self, objectives=False):
-        self.objectives = objectives
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        self.time += 1
-        info = (
-            {"cost": self.time, "terms": [1.0, -self.time]} if self.time < 3 else {"terms": [0, 9]}
-        )
-        reward = np.array([1.0, 10.0 * self.time]) if self.objectives else 1.0
-        return np.zeros(2, np.float32), reward, self.time == 3, False, info
 
 
 def steps(world, count):
@@ -126,22 +103,6 @@ def test_reported_channels_read_envpool_info():
         envs.make(name, (0,), 1, channels="reward_rum")
 
 
-class Terms(Costly):
-    """Reports the terms of its reward as a dict, and entries whose names have other characters."""
-
-    def __init__(self, change=None):
-        super().__init__()
-        self.change = change
-
-    def step(self, action):
-        obs, reward, terminated, truncated, _ = super().step(action)
-        terms = {"forward": 1.0 * self.time, "ctrl": {"x": -0.5, "y-z": 0.25}}
-        if self.change is not None and self.time == 2:
-            terms = {**terms, **self.change} if self.change else {"forward": 5.0}
-        info = {"reward_terms": terms, "reward/alive": 2.0, "a.b": 3.0, "a": {"b": 9.0}}
-        return obs, reward, terminated, truncated, info
-
-
 def test_reported_channel_of_a_dict_has_a_column_for_each_of_its_numbers():
     world = envs.make(Terms, (0,), 2, workers=0, channels="reward_terms:mean:more")
     parts = ("forward", "ctrl_x", "ctrl_y_z")
@@ -197,20 +158,6 @@ def test_entries_that_would_share_a_channel_name_are_refused():
         parse_channels("a/b,a.b")
     with pytest.raises(Mistake, match="would both be called reward_terms_x"):
         parse_channels("reward_terms.x,reward_terms_x")
-
-
-class Loud(Costly):
-    """Its second number leaves the box after the first step, or before."""
-
-    def __init__(self, first=0.0, then=0.0):
-        super().__init__()
-        self.first, self.then = first, then
-
-    def reset(self, *, seed=None, options=None):
-        return np.float32([0.0, self.first]), super().reset(seed=seed)[1]
-
-    def step(self, action):
-        return np.float32([0.0, self.then]), *super().step(action)[1:]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

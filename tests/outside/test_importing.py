@@ -79,3 +79,17 @@ def test_unimportable_user_code_is_refused_in_one_line(word, said, written):
     assert user_imports.split_reference(word)[0].rpartition("/")[2].removesuffix(
         ".py"
     ) not in sys.modules or ("maze" in word)
+
+
+def test_file_that_was_imported_is_found_without_a_search(tmp_path, monkeypatch):
+    file = tmp_path / "found_once.py"
+    file.write_text("number = 3\n")
+    module, looked = user_imports.load(str(file)), []
+    compare = user_imports._is_from
+    monkeypatch.setattr(
+        user_imports, "_is_from", lambda *about: looked.append(about) or compare(*about)
+    )
+    assert user_imports.load(str(file)) is module
+    assert len(looked) == 1
+    del sys.modules["found_once"]
+    assert user_imports.load(str(file)) is not module

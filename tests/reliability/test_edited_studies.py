@@ -15,7 +15,6 @@ from sterling.tuning import stored_study, tuning_api
 from sterling.types import Mistake
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reliability"))
-sys.path.insert(0, str(Path(__file__).parent))
 import files
 from edits import fuzzed, one_line, places, put, value
 

@@ -7,11 +7,10 @@ read them. What they give is a result or one Mistake, and nothing else.
 import hashlib
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from edits import fuzzed, one_line, places, put, value
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -20,9 +19,6 @@ from sterling.report.runs import read_runs
 from sterling.training.config.stored_settings import read_settings
 from sterling.training.saving import checkpoint, run_folder
 from sterling.types import Mistake
-
-sys.path.insert(0, str(Path(__file__).parent))
-from edits import fuzzed, one_line, places, put, value
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
 DEEP = 100_000  # brackets: deeper than Python's stack

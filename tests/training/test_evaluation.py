@@ -1,11 +1,9 @@
 """Evaluation takes the policy's mode: how randomly it would explore changes nothing."""
 
-import sys
-from pathlib import Path
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import logs
 import numpy as np
 import pytest
 from constants import constant_array
@@ -22,9 +20,6 @@ from sterling.report.episodes.episodes_file import (
 from sterling.report.live.metric_sinks import read_metrics
 from sterling.training.evaluation.evaluate_policy import evaluate
 from sterling.types import Rollouts, Signals, config
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 
 SEEDS = constant_array([0, 1], np.int32)
 HARDEST = """

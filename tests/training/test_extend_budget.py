@@ -2,15 +2,11 @@
 
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import jax
+import logs
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 
 import sterling
 from sterling.cli import main

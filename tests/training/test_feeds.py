@@ -3,17 +3,13 @@
 import dataclasses
 import functools
 import json
-import sys
-from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import logs
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 
 import sterling
 from sterling import envs

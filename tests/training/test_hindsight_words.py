@@ -2,8 +2,6 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from sterling.cli_options import parse_command_line
 from sterling.training.config.hindsight_option import parse_hindsight
 from sterling.types import Mistake
 
-sys.path.append(str(Path(__file__).parents[1] / "envs"))
 SMALL = {"steps": 200, "preset": False, "width": 8, "depth": 1, "warmup": 50, "batch": 8}
 SMALL |= {"evaluate_episodes": 2, "capacity": 1000}
 

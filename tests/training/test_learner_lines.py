@@ -1,14 +1,10 @@
 """What a learner of one's own is told in one line: extras that its batches lack, feeds that never
 give it any."""
 
-import sys
 import types
-from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experience"))
 from feed_learner import FeedLearner
 
 import sterling

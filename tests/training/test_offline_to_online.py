@@ -2,16 +2,12 @@
 
 import json
 import shutil
-import sys
 import types
-from pathlib import Path
 
 import jax
+import logs
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 
 import sterling
 from sterling.data import Dataset

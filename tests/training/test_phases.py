@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from pathlib import Path
 
 import jax
+import logs
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 from stopping import Stop
 
 import sterling

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import logs
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import logs
 from cases import CASES
 from stopping import Stop, leaves
 

@@ -1,14 +1,10 @@
 """The options of sources: read as an algorithm's are, by position or by name."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import jax.numpy as jnp
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 import logs
+import pytest
 
 from sterling import random_keys
 from sterling.experience.exploration.exploration_bonus import ExplorationBonus

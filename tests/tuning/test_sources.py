@@ -3,9 +3,9 @@
 import dataclasses
 import json
 import shlex
-import sys
-from pathlib import Path
 
+import letters
+import logs
 import pytest
 from every_case import every
 
@@ -16,10 +16,6 @@ from sterling.commands import train as command
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.tuning import resume, search_space, study_outcome, tune
 from sterling.types import Mistake
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import letters
-import logs
 
 SPACE = {"lr": "1e-4..1e-1:log"}
 SMALL = {"seeds": 2, "test_seeds": 2, "space": SPACE, "workers": 1, "evaluate_episodes": 4}

@@ -27,17 +27,11 @@ from sterling.envs.hosted.worker_env import HostedEnv, HostedEnvs, describe_erro
 
 CLOSE_SECONDS = 5.0  # seconds that environments get to close
 
-# A worker must not import the packages ``sterling`` and ``sterling.envs`` themselves: they would
-# load JAX into every worker. Empty packages replace them while the needed modules are imported.
+# What these lines import loads no JAX, which would take a worker seconds and memory.
 WORKER_SCRIPT = """
-import json, os, sys, types
-paths, folder = json.loads(sys.argv[1])
-sys.path[:] = paths
-for name, place in (("sterling", os.path.dirname(folder)), ("sterling.envs", folder)):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [place]
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
 from sterling.envs.hosted.worker_loop import serve_requests
-del sys.modules["sterling"], sys.modules["sterling.envs"]
 serve_requests(int(sys.argv[2]), int(sys.argv[3]))
 """
 

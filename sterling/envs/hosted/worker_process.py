@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from sterling.envs.hosted.worker_loop import CLOSE_SECONDS, WORKER_SCRIPT, send_message
@@ -27,8 +28,8 @@ class WorkerProcess:
     def __init__(self, memory: int):
         self.has_factory, self.running = False, True
         self.line, theirs = socket.socketpair()
-        folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        paths = json.dumps([[str(path) for path in sys.path], folder])
+        package = str(Path(__file__).parents[3])  # of Sterling, wherever it was imported from
+        paths = json.dumps(list(dict.fromkeys([*map(str, sys.path), package])))
         single = {"OMP_NUM_THREADS": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         with theirs:
             self._popen = subprocess.Popen(

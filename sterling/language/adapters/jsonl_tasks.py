@@ -25,7 +25,7 @@ from sterling.language.task import (
     final_answer,
 )
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 COMPARISONS = ("text", "math", "algebra")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from sterling.language.adapters.answer_comparison import compare_plain
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.task import MALFORMED, NO_ANSWER, RIGHT, WRONG, Verdict, fault_verdict
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
-from sterling.types import Mistake
 
 SECONDS = 5.0
 MEMORY = 4 * 2**30  # bytes: stops a tower of powers before it takes the machine's memory

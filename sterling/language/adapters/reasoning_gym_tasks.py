@@ -29,7 +29,7 @@ from sterling.language.task import (
     final_answer,
 )
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 SECONDS = 5.0  # time limit of a score
 POSE_SECONDS = 60.0  # time limit of a task

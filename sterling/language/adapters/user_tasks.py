@@ -46,8 +46,8 @@ from sterling.language.question_order import shuffled_index
 from sterling.language.task import BatchJudge, Task, Verdict, check_level, has_half_character
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
-from sterling.types import Mistake
 
 SECONDS = 10.0
 PROCESSES = 32  # verdicts may mostly wait, such as for a server

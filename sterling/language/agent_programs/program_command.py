@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.lookup import user_imports
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 FIELD = re.compile(r"\{(\w+)\}")
 LOOPBACK = "127.0.0.1,localhost"

@@ -16,7 +16,7 @@ from sterling.language.scene import Message
 from sterling.language.scene_dialogue import UNLIMITED_CONTEXT, ChatSettings, SceneBatch
 from sterling.language.task import PROGRAM_FAILED, Verdict
 from sterling.language.tokenizer import Tokenizer
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 WORDS = 4  # of a prompt that serve as an answer to a task without one
 

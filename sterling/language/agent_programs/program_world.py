@@ -32,8 +32,8 @@ from sterling.language.task import PROGRAM_FAILED, Family, Task, Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.single_question import question_messages
 from sterling.system.http_server import HttpError
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import short_text, shown_value
-from sterling.types import Mistake
 
 CALL = Verdict(0.0, "call")  # on every answer but the last one
 

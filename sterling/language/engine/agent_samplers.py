@@ -13,7 +13,7 @@ from sterling.language.engine.ask import Sampler
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.engine.slots import SlotShapes
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 
 @runtime_checkable

@@ -28,7 +28,7 @@ from sterling.language.engine.ask import Ask, Said
 from sterling.language.engine.slots import Begin, Prefixes, SlotShapes
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.token_sampling import Sampling, check_sampling
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 QUANTUM = 16  # tokens of every answer between two looks at the queue
 REFILL_DIVISOR = 4  # while asks wait, slots are filled as soon as 1 / 4 of them is free

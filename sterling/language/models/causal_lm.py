@@ -13,7 +13,7 @@ from sterling import random_keys
 from sterling.nets.attention.rotary import rotary_rates
 from sterling.nets.attention.segments import Segments
 from sterling.nets.transformer import Cache, Transformer, TransformerForm
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 LOGITS_AT_ONCE = 1 << 22  # logits (rows x vocabulary) in memory at once for log-probabilities
 LEAST_ROWS = 256  # but of so many rows at least: the head is read again for every chunk of rows

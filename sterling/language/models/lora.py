@@ -27,7 +27,7 @@ from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.tensor_places import model_projections, projections
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.nets.mlp import Linear
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 M = TypeVar("M")  # a model, or a tree with models in it
 BLOCK_FIELDS = ("queries", "out", "up", "down")

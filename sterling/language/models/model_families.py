@@ -15,7 +15,7 @@ from sterling.language.models import rotary_positions
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.nets.transformer import Block, TransformerForm
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",

@@ -33,7 +33,7 @@ from sterling.language.models.model_weights import (
 )
 from sterling.language.tokenizer import Tokenizer, read_json
 from sterling.system.atomic_files import flush_to_disk
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 
 def load(

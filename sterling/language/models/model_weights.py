@@ -26,8 +26,8 @@ from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.model_families import ModelPlan
 from sterling.language.models.tensor_places import TensorPlace, tensor_places
 from sterling.language.tokenizer import read_json
+from sterling.system.mistake import Mistake
 from sterling.system.terminal_messages import print_notice
-from sterling.types import Mistake
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"

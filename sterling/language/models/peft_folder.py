@@ -24,7 +24,7 @@ from sterling.language.models.model_folder import replace_folder
 from sterling.language.models.model_weights import StoredTensors, open_safetensors
 from sterling.language.models.tensor_places import Projection, model_projections
 from sterling.language.tokenizer import read_json
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 TENSOR_NAME = re.compile(
     r"base_model\.model\.model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)\.lora_([AB])\.weight"

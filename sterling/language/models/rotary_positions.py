@@ -9,7 +9,7 @@ import numpy as np
 
 from sterling.nets.attention.rotary import ROTARY_BASE, rotary_rates
 from sterling.nets.transformer import TransformerForm
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 PARTLY_ROTARY = ("phi3",)  # families that turn the first numbers of each head alone
 

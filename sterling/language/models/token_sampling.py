@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 
 class Sampling(eqx.Module):

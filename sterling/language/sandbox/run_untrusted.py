@@ -23,9 +23,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from sterling.system.mistake import Mistake
 from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import refuse_on_windows
-from sterling.types import Mistake
 
 GUARD_SCRIPT = str(Path(__file__).with_name("start_guarded.py"))
 GRACE_SECONDS = 10.0  # beyond the limit, for starting and cleaning up

@@ -26,7 +26,7 @@ from sterling.language.tasks import (
 from sterling.language.tasks.task_mixture import Mixture
 from sterling.lookup import entry_points, user_imports
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 _FAMILIES: dict[str, type[Family]] = {
     family.name: family

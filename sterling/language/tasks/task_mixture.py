@@ -14,7 +14,7 @@ from sterling.language.task import (
     judges_elsewhere,
     task_random,
 )
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 
 class Mixture:

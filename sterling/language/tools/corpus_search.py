@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 TERM_SATURATION, LENGTH_WEIGHT = 1.2, 0.75  # k1 and b
 _WORD = re.compile(r"\w+")

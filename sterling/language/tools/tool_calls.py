@@ -28,7 +28,7 @@ from sterling.language.tools.thread_bound_calls import refuse_wrong_thread
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.away_errors import Away
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 MAX_CHARACTERS = 2000  # of a tool's answer
 _JSON_TYPES: dict[type, str] = {

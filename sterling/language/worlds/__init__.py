@@ -16,7 +16,7 @@ from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean, parse_literal
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 _FAMILY_WRAPPERS: dict[str, Callable[..., TextWorld]] = {"try-again:": TryAgain, "tools:": ToolUse}
 _GYM, _GAME = "gym:", "game:"

@@ -13,8 +13,8 @@ import numpy as np
 from sterling.language.scene import BaseScene, Message
 from sterling.language.task import check_level, final_answer
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
-from sterling.types import Mistake
 
 MAX_NUMBERS = 16  # of an observation, without a ``describe``
 INVALID_PENALTY = 0.05  # subtracted from the reward for each answer that is not an action

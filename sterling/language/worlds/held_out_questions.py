@@ -14,7 +14,7 @@ from typing import Any
 
 from sterling.language import question_order
 from sterling.language.scene import Message, Scene, TextWorld, context_count
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 MAX_TRIES = 1000  # seeds that are tried until one asks a question of the wanted part
 

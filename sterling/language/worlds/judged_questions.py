@@ -36,8 +36,8 @@ from sterling.language.worlds.judge_calls import Rewards, judge_answers, takes_l
 from sterling.language.worlds.single_question import SingleTurn
 from sterling.language.worlds.tool_use import ToolUse
 from sterling.lookup import user_imports
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
-from sterling.types import Mistake
 
 PROBED = 4  # questions that are tried until one gets a verdict
 

@@ -9,7 +9,7 @@ from sterling.language.named_rewards import RightRule
 from sterling.language.scene import BaseScene, Message
 from sterling.language.task import RIGHT, WRONG, Family, Task, Verdict
 from sterling.language.worlds.single_question import question_messages
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 
 class TryAgain:

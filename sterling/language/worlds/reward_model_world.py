@@ -18,8 +18,8 @@ from sterling.language.batch_verdicts import DueVerdict
 from sterling.language.scene import Message, Scene, TextWorld, Turn, context_count
 from sterling.language.task import Verdict
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
-from sterling.types import Mistake
 
 PREFIX = "scored:"
 AnsweredPrompt = tuple[tuple[Message, ...], str]  # the messages before, and the answer

@@ -12,7 +12,7 @@ from sterling.language.scene import BaseScene, Message
 from sterling.language.task import Family, Task, is_right, without_thoughts
 from sterling.language.tools.tool_calls import Call, Tool, find_calls, run_call, tools_by_name
 from sterling.language.worlds.single_question import question_messages
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 MAX_CALLS_PER_TURN = 4  # further calls of a turn are not answered
 

@@ -10,7 +10,7 @@ from typing import Any
 from sterling.language.scene import BaseScene, Message
 from sterling.language.task import Verdict, check_level, final_answer, task_random
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 WON, DRAWN, LOST = (1.0, "won"), (0.5, "drawn"), (0.0, "lost")
 
