@@ -3,10 +3,12 @@
 import json
 import os
 import sys
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import jax
-from scripted_agent import ScriptedAgent
+from scripted_agent import ScriptedAgent, ScriptedSampler
 
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.agent_programs.program_world import ProgramWorld
@@ -37,6 +39,27 @@ class Letters(ScriptedAgent):
 
     def answer(self, ask, seed, row):
         return [*TOKENIZER.encode(self.said), TOKENIZER.end]
+
+
+class Late(Letters):
+    """Says the same, a while later."""
+
+    def __init__(self, said="a", seconds=0.3):
+        super().__init__(said)
+        self.seconds = seconds
+
+    def samplers(self, shapes):
+        return [LateSampler(self, 0)]
+
+
+class LateSampler(ScriptedSampler):
+    """Answers later."""
+
+    def ask(self, asks):
+        found = [Future() for _ in asks]
+        for future, known in zip(found, super().ask(asks), strict=True):
+            threading.Timer(self.agent.seconds, future.set_result, [known.result()]).start()
+        return found
 
 
 def tasks_of(folder, *records):

@@ -4,8 +4,7 @@ Every seat of a scene has one *transcript* of tokens (engine/transcript.py). The
 model sampled are kept as they were sampled, with their log-probabilities; what was said to it is
 encoded between them. No text is encoded twice.
 
-A scene that raises, hangs or answers nonsense loses its own transcripts and nothing else: they are
-marked as failed, and the reasons are counted.
+A scene that raises, hangs or answers nonsense loses its own transcripts alone: these are failed.
 """
 
 from __future__ import annotations
@@ -244,6 +243,7 @@ class SceneBatch:
                 transcript.verdicts = tuple(map(self._combined, scene.verdicts[seat]))
                 transcript.full = scene.turn is not None
                 transcript.cut |= transcript.full
+                transcript.leave_out(getattr(scene, "undelivered", ()))
         lines = [self.transcripts[place] for place in sorted(self.transcripts)]
         if judged := [line for line in lines if line.verdicts]:
             names = {name for line in judged for name in line.rewards}

@@ -48,6 +48,14 @@ class Events:
     data: Sequence[str]
 
 
+@dataclasses.dataclass(frozen=True)
+class TrackedAnswer:
+    """An answer, and what is called once it is written to a client that has not hung up."""
+
+    answer: Any
+    when_delivered: Callable[[], None]
+
+
 def plain_error(status: int, line: str, param: str | None, code: str | None) -> Any:
     """Return the body of an answer that is not 200."""
     return {"error": line}
@@ -109,10 +117,15 @@ class HttpServer:
             return False
         method, path, headers, body, keep = request
         status, answer = await self._answer(method, path, headers, body)
-        if isinstance(answer, Events):
-            await _write_events(writer, answer)
-            return False
-        await _write(writer, status, answer, keep=keep)
+        here = not reader.at_eof()
+        plain = answer.answer if isinstance(answer, TrackedAnswer) else answer
+        if isinstance(plain, Events):
+            await _write_events(writer, plain)
+            keep = False
+        else:
+            await _write(writer, status, plain, keep=keep)
+        if here and isinstance(answer, TrackedAnswer):
+            answer.when_delivered()
         return keep
 
     async def _answer(

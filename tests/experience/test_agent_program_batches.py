@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 from collected import collect
-from played_programs import PROGRAM, TOKENIZER, VOICE, tasks_of
+from played_programs import PROGRAM, TOKENIZER, VOICE, Late, tasks_of
 from scripted_agent import ScriptedAgent
 
 from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
@@ -22,12 +22,12 @@ class Alternating(ScriptedAgent):
         return [*TOKENIZER.encode("ba"[self.count % 2]), TOKENIZER.end]
 
 
-def collected(folder, record):
+def collected(folder, record, agent=None, contexts=2):
     """The source after a batch of two runs on one task, and the batch."""
-    world = ProgramWorld(tasks_of(folder, record), f"{PROGRAM}:run", contexts=2)
+    world = ProgramWorld(tasks_of(folder, record), f"{PROGRAM}:run", contexts=contexts)
     host = ConversationHost(world, VOICE, Generations(1, 2), (0,))
     keys = jax.random.split(jax.random.key(0), 1)
-    return collect(Conversation.create(host, 1), Alternating(), keys)
+    return collect(Conversation.create(host, 1), agent or Alternating(), keys)
 
 
 def test_failed_run_of_a_program_gets_the_lowest_reward_of_its_group(tmp_path):
@@ -45,3 +45,11 @@ def test_metrics_say_how_many_conversations_a_run_has(tmp_path):
     assert columns["data/contexts"] == [2.0]
     source, _ = collected(tmp_path, dict(do="once", prompt="1", answer="a"))
     assert "data/contexts" not in source.host.answer_columns([0.5], np.array([True]))
+
+
+def test_answers_that_were_not_delivered_are_counted_and_not_learned(tmp_path):
+    record = dict(do="hangs_up", prompt="1", answer="a")
+    source, batch = collected(tmp_path, record, Late(), contexts=3)
+    assert int(batch.mask.sum()) == 2 * 2 * 2  # of two runs two answers: a letter and the end
+    columns = source.host.answer_columns([0.5], np.array([True]))
+    assert columns["data/undelivered"] == [2.0]

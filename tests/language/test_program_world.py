@@ -10,6 +10,7 @@ from played_programs import (
     TOKENIZER,
     VOICE,
     Counting,
+    Late,
     Letters,
     is_running,
     last_lines,
@@ -145,6 +146,30 @@ def test_calls_at_the_same_time_are_all_answered(tmp_path):
     (line,), scenes = played(tmp_path, record, agent=Counting())
     assert last_lines(scenes) == [{each: "a" for each in "abc"}]
     assert sorted(texts(line)) == ["aa", "ba", "ca"]
+
+
+def test_answer_that_the_program_does_not_wait_for_is_left_out(tmp_path):
+    record = dict(do="hangs_up", prompt="1", answer="a")
+    (line,), _ = played(tmp_path, record, agent=Late())
+    assert (texts(line), own_texts(line)) == (["1a", "1aelsea"], ["a", "a"])
+    assert (line.turns, line.undelivered, line.context_of(1)) == (2, 1, 1)
+    assert [each.reason for each in line.verdicts] == ["call", "right"]
+    assert sorted(set(line.turn)) == [0, 1]
+
+
+def test_answer_that_is_asked_for_again_after_it_was_not_waited_for_counts(tmp_path):
+    record = dict(do="hangs_up", prompt="1", answer="a", again=True)
+    (line,), _ = played(tmp_path, record, agent=Late())
+    assert (texts(line), own_texts(line)) == (["1amorea", "1aelsea"], ["aa", "a"])
+    assert (line.turns, line.undelivered) == (3, 0)
+
+
+@pytest.mark.parametrize("later", [0.0, 2.0])
+def test_run_that_waits_for_none_of_its_answers_has_no_verdict(tmp_path, later):
+    (line,), _ = played(
+        tmp_path, dict(do="leaves", later=later, prompt="1", answer="a"), agent=Late()
+    )
+    assert "waited for none of its answers: exit code 0" in line.failed
 
 
 class ByChance(ScriptedAgent):

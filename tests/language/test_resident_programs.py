@@ -4,14 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from played_programs import PROGRAM, Counting, Letters, is_running, last_lines, played, texts
-from scripted_agent import ScriptedSampler
+from played_programs import PROGRAM, Counting, Late, Letters, is_running, last_lines, played, texts
 
 from sterling.language.agent_programs.program_session import ProgramSession
 from sterling.language.agent_programs.session_server import _take_reward
@@ -73,24 +70,11 @@ def run(task):
     assert second != fourth
 
 
-class Slow(Letters):
-    """Answers late."""
-
-    def samplers(self, shapes):
-        return [SlowSampler(self, 0)]
-
-
-class SlowSampler(ScriptedSampler):
-    def ask(self, asks):
-        found = [Future() for _ in asks]
-        for future, known in zip(found, super().ask(asks), strict=True):
-            threading.Timer(3.0, future.set_result, [known.result()]).start()
-        return found
-
-
 def test_time_in_which_a_program_waits_for_the_model_is_not_its_own(tmp_path):
     record = dict(do="once", prompt="1", answer="a")
-    (line,), (scene,) = played(tmp_path, record, agent=Slow(), command=FUNCTION, seconds=2.0)
+    (line,), (scene,) = played(
+        tmp_path, record, agent=Late(seconds=3.0), command=FUNCTION, seconds=2.0
+    )
     assert (line.reward, scene.left.exit_code) == (1.0, 0)
 
 

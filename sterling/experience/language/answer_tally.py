@@ -20,6 +20,7 @@ class SeedSums:
     answers: int = 0  # with a verdict
     contexts: int = 0  # of these answers
     cut: int = 0  # of these, that exceeded their length limit
+    undelivered: int = 0  # answers that an agent program asked for and did not wait for
     lost: int = 0  # without a verdict
     lost_return: float = 0.0  # of the lost ones, each counted as the lowest reward of its batch
     rewards: dict[str, float] = dataclasses.field(default_factory=dict)  # by name: sum
@@ -31,6 +32,7 @@ class SeedSums:
         self.answers += len(sound)
         self.contexts += sum(len(line.contexts) for line in sound)
         self.cut += sum(line.cut for line in sound)
+        self.undelivered += sum(line.undelivered for line in sound)
         self.lost += len(lines) - len(sound)
         lowest = min((line.reward for line in sound), default=0.0)
         self.lost_return += (len(lines) - len(sound)) * lowest
@@ -62,8 +64,9 @@ class AnswerTally:
     ) -> dict[str, list[float | None]]:
         """Return the columns for a row of metrics: the share of answers that were cut off, the mean
         of each named reward over the answers that it applies to, the mean number of contexts if
-        some have several, and if answers were lost the return in which they count; ``returns``:
-        each seed's mean without them."""
+        some have several, the number of a program's answers that were never delivered if there are
+        any, and if answers were lost the return in which they count; ``returns``: each seed's mean
+        without them."""
         own = [self._sums.get(seed, SeedSums()) for seed in range(len(returns))]
         if not any(each.answers for each in own):
             return {}
@@ -75,6 +78,8 @@ class AnswerTally:
         if any(each.contexts > each.answers for each in own):
             found["contexts"] = [each.contexts / each.answers if each.answers else None
                                  for each in own]  # fmt: skip
+        if any(each.undelivered for each in own):
+            found["undelivered"] = [float(each.undelivered) for each in own]
         if any(each.lost for each in own):
             pairs = zip(own, returns, strict=True)
             found["return_judged"] = list(returns)

@@ -29,12 +29,18 @@ GRACE = 2.0  # seconds for its output, after its end
 MOST_OUTPUT = 1 << 20  # bytes of output that are kept, the last ones
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Asked:
-    """A program's request, and where its answer goes: JSON, or the error that it gets."""
+    """A program's request, where its answer goes (JSON, or the error that it gets), and whether the
+    program has received that: not if it hung up before."""
 
     request: ChatRequest
     reply: asyncio.Future[Any]
+    delivered: bool = False
+
+    def note_delivery(self) -> None:
+        """Remember that the program has received the answer."""
+        self.delivered = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +78,7 @@ class ProgramSession:
         self.over = False
         self._events: collections.deque[Event] = collections.deque()
         self._wanted: Future[Event] | None = None
-        self._attempts: dict[str, asyncio.Future[Any]] = {}  # the latest answer to each body
+        self._attempts: dict[str, Asked] = {}  # the latest request of each body
         self._open: list[asyncio.Future[Any]] = []  # answers that are waited for
         self._process: ProgramProcess | None = None
 
@@ -92,20 +98,21 @@ class ProgramSession:
             wanted, self._wanted = self._wanted, None
             wanted.set_result(event)
 
-    async def complete(self, request: ChatRequest, body: Any, *, again: bool) -> Any:
-        """Return the answer to a request. One that is sent ``again`` gets its first answer."""
+    async def complete(self, request: ChatRequest, body: Any, *, again: bool) -> tuple[Any, Asked]:
+        """Return the answer to a request, and the request that it was sampled for: one that is sent
+        ``again`` gets its first answer."""
         key = json.dumps(body, sort_keys=True)
         if not (again and key in self._attempts):
             if self.over:
                 raise HttpError(400, "this session has ended", code="session_ended")
-            self._attempts[key] = asyncio.get_running_loop().create_future()
-            self._tell(Asked(request, self._attempts[key]))
-        reply = self._attempts[key]
-        self._open.append(reply)
+            self._attempts[key] = Asked(request, asyncio.get_running_loop().create_future())
+            self._tell(self._attempts[key])
+        asked = self._attempts[key]
+        self._open.append(asked.reply)
         try:
-            return await asyncio.shield(reply)
+            return await asyncio.shield(asked.reply), asked
         finally:
-            self._open.remove(reply)
+            self._open.remove(asked.reply)
 
     async def run(self, address: str) -> None:
         """Run the program to its end, or until its time is up, and tell what it left."""

@@ -97,6 +97,7 @@ class ProgramScene(BaseScene):
         self._history = MessageHistory()
         self._equal = collections.Counter[tuple[Message, ...]]()  # requests of equal messages
         self._last: set[int] = set()  # turns whose answers nothing follows
+        self._requests: list[Asked] = []  # of each turn
         self._follows: int | None = None  # the one of these that the present request follows
         self._answered: list[tuple[Said, int]] = []  # of the present request, with tokens read
         self._asked: Asked | None = None
@@ -145,6 +146,7 @@ class ProgramScene(BaseScene):
         self._equal[request.messages] += 1
         self.contexts += self._follows is None
         self._last = self._last - {self._follows} | {self.turns}
+        self._requests.append(asked)
         self.turns += 1
         if len(self._answered) < request.count:
             self._ask_seat(request)
@@ -158,6 +160,12 @@ class ProgramScene(BaseScene):
             asked_for = [dataclasses.asdict(each) for each in request.messages]
             self.trace.append({"messages": asked_for, "answer": choice["message"]})
         self._reply(completion)
+
+    @property
+    def undelivered(self) -> set[int]:
+        """Return the turns whose answers never reached the program; one that it went on from did,
+        whatever its connection said."""
+        return {turn for turn in self._last if not self._requests[turn].delivered}
 
     def cannot_speak(self, why: str, code: str) -> None:
         """Tell the program why it gets no answer."""
@@ -185,7 +193,9 @@ class ProgramScene(BaseScene):
             raise Mistake(left.fault)
         if not self.turns:
             raise Mistake(f"the program asked for no answer: {fault_text(left)}")
-        self.verdicts[0] += [CALL] * (self.turns - 1)
+        if not (delivered := self.turns - len(self.undelivered)):
+            raise Mistake(f"the program waited for none of its answers: {fault_text(left)}")
+        self.verdicts[0] += [CALL] * (delivered - 1)
         if left.rewards is not None:
             self.take_verdict(0, Verdict.of_rewards(left.rewards))
         elif judges_responses(self.world.family, self.task):

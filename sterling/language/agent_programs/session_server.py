@@ -19,7 +19,7 @@ from sterling.language.agent_programs.program_session import Event, ProgramSessi
 from sterling.language.endpoint.api_forms import FORMS, OTHER_FORMS, Form
 from sterling.language.endpoint.chat_answers import error_body
 from sterling.language.named_rewards import read_rewards
-from sterling.system.http_server import HttpError, HttpServer
+from sterling.system.http_server import HttpError, HttpServer, TrackedAnswer
 from sterling.system.windows_limits import refuse_on_windows
 
 HOST = "127.0.0.1"
@@ -119,7 +119,8 @@ async def _complete(session: ProgramSession, form: Form, body: Any, *, again: bo
     known = dict(body) if isinstance(body, dict) else body
     for name in OVERRIDDEN if isinstance(body, dict) else ():
         known.pop(name, None)
-    return form.answer(await session.complete(form.read(known), body, again=again))
+    completion, asked = await session.complete(form.read(known), body, again=again)
+    return TrackedAnswer(form.answer(completion), asked.note_delivery)
 
 
 async def _take_reward(session: ProgramSession, body: Any) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
 from sterling.language.named_rewards import RightRule
 from sterling.language.task import Verdict
@@ -35,6 +36,7 @@ class Transcript:
     version: list[int] = dataclasses.field(default_factory=list)  # updates before each token
     starts: list[int] = dataclasses.field(default_factory=lambda: [0])  # where contexts begin
     open: int = 0  # the context to which is added
+    undelivered: int = 0  # answers that were sampled, and left out since nobody received them
 
     def __post_init__(self) -> None:
         self.version = self.version or [0] * len(self.ids)
@@ -124,6 +126,22 @@ class Transcript:
         turn."""
         self._append(tokens, True, log_prob, version)
         self.turns += 1
+
+    def leave_out(self, turns: Collection[int]) -> None:
+        """Remove these turns, whose answers nobody received and nothing follows: what was heard in
+        them, what was said, and contexts of nothing else. Later turns are renumbered."""
+        if not turns:
+            return
+        parts = [[n for n in range(len(self.ids))[each] if self.turn[n] not in turns]
+                 for each in self.contexts]  # fmt: skip
+        kept = [part for part in parts if part]
+        for name in ("ids", "own", "log_prob", "turn", "version"):
+            values = getattr(self, name)
+            setattr(self, name, [values[n] for part in kept for n in part])
+        self.turn = [turn - sum(each < turn for each in turns) for turn in self.turn]
+        self.starts = [0, *itertools.accumulate(map(len, kept[:-1]))]
+        self.turns -= len(turns)
+        self.undelivered += len(turns)
 
     def _append(
         self, tokens: Sequence[int], own: bool, log_prob: Sequence[float], version: int
