@@ -22,20 +22,31 @@ class Alternating(ScriptedAgent):
         return [*TOKENIZER.encode("ba"[self.count % 2]), TOKENIZER.end]
 
 
-def collected(folder, record, agent=None, contexts=2):
+def collected(folder, record, agent=None, contexts=2, **options):
     """The source after a batch of two runs on one task, and the batch."""
-    world = ProgramWorld(tasks_of(folder, record), f"{PROGRAM}:run", contexts=contexts)
+    world = ProgramWorld(tasks_of(folder, record), f"{PROGRAM}:run", contexts=contexts, **options)
     host = ConversationHost(world, VOICE, Generations(1, 2), (0,))
     keys = jax.random.split(jax.random.key(0), 1)
     return collect(Conversation.create(host, 1), agent or Alternating(), keys)
 
 
+def scores_of(batch):
+    first = batch.extras["rows_before"][0] == 0
+    return batch.extras["score"][0][first & batch.extras["valid"][0]].tolist()
+
+
 def test_failed_run_of_a_program_gets_the_lowest_reward_of_its_group(tmp_path):
     source, batch = collected(tmp_path, dict(do="fragile", prompt="1", reward=-1.0))
-    first = batch.extras["rows_before"][0] == 0
-    scores = batch.extras["score"][0][first & batch.extras["valid"][0]]
-    assert scores.tolist() == [-1.0, -1.0]
+    assert scores_of(batch) == [-1.0, -1.0]
     assert (int(source.tally.invalid[0]), float(source.tally.returns[0])) == (0, -2.0)
+
+
+def test_failed_run_of_a_program_gets_the_reward_that_is_given_for_it(tmp_path):
+    record = dict(do="fragile", prompt="1", reward={"right": 1.0})
+    _, batch = collected(tmp_path, record, failed_reward=2.5)
+    assert sorted(scores_of(batch)) == [1.0, 2.5]
+    right = batch.extras["right"][0][batch.extras["score"][0] == 2.5]
+    assert right.tolist() == [False]  # though above 1
 
 
 def test_metrics_say_how_many_conversations_a_run_has(tmp_path):

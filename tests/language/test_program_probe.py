@@ -51,6 +51,10 @@ def test_program_without_a_verdict_is_told(tmp_path, record, told):
         (dict(agent=COMMAND, agent_turns=0), "agent_turns"),
         (dict(agent=COMMAND, agent_seconds=0.0), "agent_seconds must be above 0"),
         (dict(agent=f"{PROGRAM}:run", rewards="nothing"), "nothing"),
+        (dict(agent=COMMAND, failed_reward=float("nan")), "failed_reward must be a finite number"),
+        (dict(agent=COMMAND, failed_reward="low"), "failed_reward must be a finite number"),
+        (dict(failed_reward=-1.0), "failed_reward is for agent programs"),
+        (dict(agent=COMMAND, failed_reward=0.0, rewards="a+b", rewards_each=True), "has no name"),
     ],
 )
 def test_run_with_a_wrong_option_ends_before_it_begins(tmp_path, options, told):

@@ -10,7 +10,9 @@ from sterling import algorithms
 from sterling.config_class import field_rules
 from sterling.field_types import Activation
 from sterling.nets.mlp import ACTIVATIONS
+from sterling.training.config import stored_settings
 from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
 from sterling.training.fields import config_fields
 from sterling.training.phases.phase_options import parse_phases
 from sterling.types import Mistake
@@ -24,6 +26,16 @@ def test_every_numeric_config_field_declares_its_allowed_range():
             if str(field.type).split(" | ")[0] in ("int", "float"):
                 assert field.name in rules, (name, field.name)
         config_fields.make_config(module, dataclasses.asdict(module.Config()), name)
+
+
+def test_every_part_of_stored_settings_can_be_read():
+    for made in stored_settings.NESTED_SETTINGS.values():
+        for field in dataclasses.fields(made):
+            assert str(field.type) in stored_settings.FIELD_TYPES, (made, field.name)
+    spoken = dataclasses.asdict(LanguageSettings(agent="x", failed_reward=-1.0))
+    stored_settings.check_config_json({"speech": spoken})
+    with pytest.raises(Mistake, match=r"speech\.failed_reward must be a number, or null"):
+        stored_settings.check_config_json({"speech": spoken | {"failed_reward": "low"}})
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,5 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add("--agent-contexts", type=option_values.integer, metavar="N", help=apart)
     many = "programs that run at a time (16)"
     add("--agents-at-once", type=option_values.integer, metavar="N", help=many)
+    fails = "reward of a program that fails before it gives one (the lowest of its group)"
+    add("--failed-reward", type=option_values.number, metavar="X", help=fails)

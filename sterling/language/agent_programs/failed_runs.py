@@ -12,7 +12,7 @@ from sterling.language.task import PROGRAM_FAILED
 def give_lowest_rewards(group: Sequence[Transcript]) -> None:
     """Give the failed runs of a group (answers to one question) the lowest reward of its others,
     and the lowest of each named one; 0 if all have failed. So it never pays to make a program
-    fail."""
+    fail. Runs whose world has a fixed reward for that (``--failed-reward``) keep it."""
     others = [line for line in group if line.usable and not _has_failed(line)]
     if not others:
         return
@@ -30,4 +30,4 @@ def give_lowest_rewards(group: Sequence[Transcript]) -> None:
 
 
 def _has_failed(line: Transcript) -> bool:
-    return bool(line.verdicts) and line.verdicts[-1].reason == PROGRAM_FAILED.reason
+    return bool(line.verdicts) and line.verdicts[-1] is PROGRAM_FAILED

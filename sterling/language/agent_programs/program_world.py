@@ -49,6 +49,8 @@ class ProgramWorld:
         turns: most answers that it gets in a run.
         contexts: most conversations of a run that do not continue each other.
         at_once: most programs that run at a time.
+        failed_reward: the reward of a program that failed before it gave one; None: the lowest of
+            its group (:mod:`sterling.language.agent_programs.failed_runs`).
     """
 
     seats = 1
@@ -62,9 +64,13 @@ class ProgramWorld:
         turns: int = 8,
         contexts: int = 4,
         at_once: int = 16,
+        failed_reward: float | None = None,
     ):
         self.family, self.levels, self.command = family, family.levels, command
         self.seconds, self.turns, self.contexts, self.at_once = seconds, turns, contexts, at_once
+        self.failed = PROGRAM_FAILED
+        if failed_reward is not None:
+            self.failed = dataclasses.replace(self.failed, reward=failed_reward, right=False)
         self.name = f"agent:{family.name}"
 
     def begin(self, seed: int, level: int) -> ProgramScene:
@@ -208,7 +214,7 @@ class ProgramScene(BaseScene):
             task = dataclasses.replace(self.task, outcome=outcome)
             self.verify(self.world.family, task, 0, left.last_line)
         else:
-            self.take_verdict(0, _last_line_verdict(left))
+            self.take_verdict(0, _last_line_verdict(left, self.world.failed))
 
     def close(self) -> None:
         """End the session, if it still runs."""
@@ -230,14 +236,15 @@ def judges_responses(family: Any, task: Task) -> bool:
     return getattr(family, "judges", lambda _: True)(task)
 
 
-def _last_line_verdict(left: Ended) -> Verdict:
+def _last_line_verdict(left: Ended, failed: Verdict) -> Verdict:
     """Return the verdict that a program's last line is. One that failed may have failed because of
-    what the model said: it gets a verdict too, else a model would learn to make it fail."""
+    what the model said: it gets the verdict ``failed``, else a model would learn to make it
+    fail."""
     try:
         return Verdict.of_rewards(read_rewards(json.loads(left.last_line)))
     except ValueError as error:
         if left.exit_code != 0:
-            return PROGRAM_FAILED
+            return failed
         raise Mistake(
             "the task has no answer and no judge, the program sent no reward, and its last line "
             f"is no number or named ones: {shown_value(left.last_line)} ({fault_text(left)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -180,6 +181,7 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
         whole_number(option, getattr(speech, option), 1)
     if not speech.agent_seconds > 0:
         raise Mistake(f"agent_seconds must be above 0; got {speech.agent_seconds}")
+    _check_failed_reward(speech)
     if not speech.scene_seconds > 0:
         raise Mistake(f"scene_seconds must be above 0; got {speech.scene_seconds}")
     speaks = needs.has_feed(GENERATED)
@@ -199,6 +201,20 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
         raise Mistake(f"replay learns only from the batches in its folder. Leave out {named}.")
     if speaks and speech.pool and not needs.again and not speech.replay:
         raise Mistake("pool needs the number of replayed prompts in each batch: give again=N.")
+
+
+def _check_failed_reward(speech: LanguageSettings) -> None:
+    """Raise Mistake unless the reward of failed programs is a number, and can be one's reward."""
+    reward = speech.failed_reward
+    if reward is None:
+        return
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+        raise Mistake(f"failed_reward must be a finite number; got {shown_value(reward)}")
+    if not speech.agent:
+        raise Mistake("failed_reward is for agent programs. Name one with agent, or leave it out.")
+    if speech.rewards_each:
+        said = "rewards_each normalises named rewards, and failed_reward has no name"
+        raise Mistake(f"{said}. Leave out one of them.")
 
 
 def check_dump_folder(speech: LanguageSettings | None) -> None:

@@ -106,6 +106,7 @@ class LanguageSettings:
     agent_turns: int = 8  # most answers that it gets
     agent_contexts: int = 4  # most of its conversations that do not continue each other
     agents_at_once: int = 16  # most programs that run at a time
+    failed_reward: float | None = None  # of one that fails before it gives one; None: the lowest
     judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
     rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
     rewards_each: bool = False  # normalise the terms of ``rewards`` one by one (GDPO)

@@ -29,6 +29,7 @@ FIELD_TYPES: dict[str, tuple[Any, str]] = {  # JSON types by the type of a datac
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
     "float": ((int, float), "a number"),
+    "float | None": ((int, float, type(None)), "a number, or null"),
     "Any": ((str, dict), "a name"),
     "dict[str, Any]": (dict, "an object"),
     "dict[str, int]": (dict, "an object of whole numbers"),
@@ -38,7 +39,7 @@ FIELD_TYPES: dict[str, tuple[Any, str]] = {  # JSON types by the type of a datac
     "InitSettings | None": ((dict, type(None)), "an object, or null"),
     "LogSettings | None": ((dict, type(None)), "an object, or null"),
 }
-NUMBER_TYPES = ("int", "float")  # types of fields that Settings.from_json checks itself
+NUMBER_TYPES = ("int", "float", "float | None")  # of fields that Settings.from_json checks
 CONFIG_KINDS: dict[str, tuple[Any, str]] = {
     **{
         field.name: FIELD_TYPES[str(field.type)]

@@ -74,6 +74,7 @@ def _whole_world(where: Any, settings: Settings) -> TextWorld:
         turns=speech.agent_turns,
         contexts=speech.agent_contexts,
         at_once=speech.agents_at_once,
+        failed_reward=speech.failed_reward,
     )
 
 
