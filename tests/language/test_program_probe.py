@@ -49,6 +49,7 @@ def test_program_without_a_verdict_is_told(tmp_path, record, told):
         (dict(agent="missing.py:run"), "there is no file .*missing.py"),
         (dict(agent=COMMAND, environment="game:nim"), "game:nim plays scenes of its own"),
         (dict(agent=COMMAND, agent_turns=0), "agent_turns"),
+        (dict(agent=COMMAND, agent_tokens=-1), "agent_tokens"),
         (dict(agent=COMMAND, agent_seconds=0.0), "agent_seconds must be above 0"),
         (dict(agent=f"{PROGRAM}:run", rewards="nothing"), "nothing"),
         (dict(agent=COMMAND, failed_reward=float("nan")), "failed_reward must be a finite number"),

@@ -132,6 +132,8 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add("--agent-seconds", type=option_values.number, metavar="X", help=late)
     most = "answers that the program may get in a run on a task (8)"
     add("--agent-turns", type=option_values.integer, metavar="N", help=most)
+    tokens = "tokens of all answers of a run, at most; the last one is cut (any number)"
+    add("--agent-tokens", type=option_values.integer, metavar="N", help=tokens)
     apart = "conversations of a run that do not continue each other, at most (4)"
     add("--agent-contexts", type=option_values.integer, metavar="N", help=apart)
     many = "programs that run at a time (16)"

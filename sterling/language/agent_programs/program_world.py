@@ -35,6 +35,7 @@ from sterling.system.http_server import HttpError
 from sterling.system.mistake import Mistake
 from sterling.system.shown_values import short_text, shown_value
 
+UNLIMITED_TOKENS = 1 << 30
 CALL = Verdict(0.0, "call")  # on every answer but the last one
 
 
@@ -47,6 +48,7 @@ class ProgramWorld:
             (:mod:`sterling.language.agent_programs.program_command`).
         seconds: how long the program may run, without the time in which it waits for the model.
         turns: most answers that it gets in a run.
+        tokens: most tokens of all these answers, the last of which is cut; 0: any number.
         contexts: most conversations of a run that do not continue each other.
         at_once: most programs that run at a time.
         failed_reward: the reward of a program that failed before it gave one; None: the lowest of
@@ -62,12 +64,14 @@ class ProgramWorld:
         *,
         seconds: float = 60.0,
         turns: int = 8,
+        tokens: int = 0,
         contexts: int = 4,
         at_once: int = 16,
         failed_reward: float | None = None,
     ):
         self.family, self.levels, self.command = family, family.levels, command
         self.seconds, self.turns, self.contexts, self.at_once = seconds, turns, contexts, at_once
+        self.tokens = tokens or UNLIMITED_TOKENS
         self.failed = PROGRAM_FAILED
         if failed_reward is not None:
             self.failed = dataclasses.replace(self.failed, reward=failed_reward, right=False)
@@ -94,6 +98,7 @@ class ProgramScene(BaseScene):
         self.world, self.task = world, task
         self.opening = question_messages(task)  # decides whether the question is held out
         self.turns = 0  # answers so far
+        self.tokens = 0  # of these
         self.contexts = 0  # conversations that do not continue each other
         self.left: Ended | None = None  # what the program left, once it has ended
         self.trace: list[dict[str, Any]] = []  # requests and what was answered, for a judge
@@ -124,6 +129,9 @@ class ProgramScene(BaseScene):
     def _ask_seat(self, request: ChatRequest) -> None:
         after, messages = self._history.find(request.messages)
         self._follows = after if after in self._last else None
+        if self.tokens >= (most := self.world.tokens):
+            self._refuse(f"a session may have {most} tokens of answers", "session_ended")
+            return
         left = request.count - len(self._answered)
         begun = left - (self._follows is not None)
         if self.contexts + begun > (most := self.world.contexts):
@@ -134,13 +142,15 @@ class ProgramScene(BaseScene):
         assert self.turn is not None
         # A request's chance does not depend on which of those sent at the same time came first.
         nth = self._equal[request.messages]
+        limit = min(request.limit or UNLIMITED_TOKENS, self.world.tokens - self.tokens)
         self.turn = dataclasses.replace(
-            self.turn, after=after, limit=request.limit, stop=request.stop, nth=nth
+            self.turn, after=after, limit=limit, stop=request.stop, nth=nth
         )
 
     def note_answer(self, said: Said, read: int, tokenizer: Tokenizer) -> None:
         """Take an answer as tokens; it follows ``read`` tokens."""
         self._answered.append((said, read))
+        self.tokens += len(said.ids)
         self._tokenizer = tokenizer
 
     def hear(self, seat: int, text: str) -> None:

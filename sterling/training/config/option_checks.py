@@ -179,6 +179,7 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
         raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
     for option in ("agent_turns", "agent_contexts", "agents_at_once"):
         whole_number(option, getattr(speech, option), 1)
+    whole_number("agent_tokens", speech.agent_tokens)
     if not speech.agent_seconds > 0:
         raise Mistake(f"agent_seconds must be above 0; got {speech.agent_seconds}")
     _check_failed_reward(speech)

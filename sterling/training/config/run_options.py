@@ -104,6 +104,7 @@ class LanguageSettings:
     agent: str = ""  # the command of a program that answers them: see language/agent_programs
     agent_seconds: float = 60.0  # that a program may run, without waiting for the model
     agent_turns: int = 8  # most answers that it gets
+    agent_tokens: int = 0  # most tokens of these; 0: any number
     agent_contexts: int = 4  # most of its conversations that do not continue each other
     agents_at_once: int = 16  # most programs that run at a time
     failed_reward: float | None = None  # of one that fails before it gives one; None: the lowest

@@ -72,6 +72,7 @@ def _whole_world(where: Any, settings: Settings) -> TextWorld:
         speech.agent,
         seconds=speech.agent_seconds,
         turns=speech.agent_turns,
+        tokens=speech.agent_tokens,
         contexts=speech.agent_contexts,
         at_once=speech.agents_at_once,
         failed_reward=speech.failed_reward,
@@ -84,7 +85,7 @@ def program_of(settings: Settings, place: Any) -> ProgramProbe | None:
     speech = language_settings(settings)
     if not speech.agent:
         return None
-    limits = (speech.agent_turns, speech.agent_contexts, speech.agent_seconds)
+    limits = (speech.agent_turns, speech.agent_tokens, speech.agent_contexts, speech.agent_seconds)
     key = (speech.agent, str(settings.environment), speech.judge, limits)
     if key not in _probes:
         _probes[key] = probe_program(getattr(place, "world", place))  # of a split world: the whole
