@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pytest
 from played_programs import PROGRAM, Counting, Late, Letters, is_running, last_lines, played, texts
 
 from sterling.language.agent_programs.program_session import ProgramSession
+from sterling.language.agent_programs.session_folders import (
+    PREFIX,
+    SessionFolders,
+    remove_dead_folders,
+)
 from sterling.language.agent_programs.session_server import _take_reward
 from sterling.system.http_server import HttpError
 
@@ -134,12 +140,15 @@ def run(task):
     assert line.reward == 1.0
 
 
-def test_programs_end_with_the_process_that_runs_them(tmp_path):
+def test_programs_end_with_the_process_that_runs_them_and_the_next_removes_their_folders(
+    tmp_path, monkeypatch
+):
     program = f"""
-import os, pathlib, sys, threading, time
+import os, pathlib, sys, tempfile, threading, time
 sys.path.insert(0, {str(PROGRAM.parents[2])!r})
 from played_programs import COMMAND, PROGRAM, played
 folder = pathlib.Path({str(tmp_path)!r})
+tempfile.tempdir = str(folder)
 for name, command in (("a", COMMAND), ("b", f"{{PROGRAM}}:run")):
     (folder / name).mkdir()
     record = dict(do="known", prompt="1", folder=str(folder))
@@ -156,6 +165,15 @@ os.kill(os.getpid(), 9)
     while any(map(is_alive, numbers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(is_alive, numbers))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (left,) = tmp_path.glob(f"{PREFIX}*")
+    assert len([*left.glob("session-*/task.json")]) == 2
+    folders = SessionFolders()
+    assert not left.exists()
+    remove_dead_folders()  # not those of a process that runs
+    assert folders.new().is_dir()
+    folders.close()
+    assert not folders.path.exists()
 
 
 def is_alive(process):

@@ -14,8 +14,7 @@ import json
 import os
 import secrets
 import signal
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,7 @@ class ProgramSession:
     def __init__(self, words: Sequence[str], task: Mapping[str, Any], seconds: float):
         self.words, self.task, self.seconds = words, task, seconds
         self.name, self.secret = secrets.token_hex(8), secrets.token_urlsafe(24)
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.folder: Path | None = None
         self.rewards: float | Mapping[str, float] | None = None
         self.over = False
         self._events: collections.deque[Event] = collections.deque()
@@ -114,17 +113,17 @@ class ProgramSession:
         finally:
             self._open.remove(asked.reply)
 
-    async def run(self, address: str) -> None:
+    async def run(self, address: str, new_folder: Callable[[], Path]) -> None:
         """Run the program to its end, or until its time is up, and tell what it left."""
         if self.over:
             return
         try:
-            await self._begin(address)
+            self.folder = new_folder()
+            await self._begin(address, self.folder)
         except Exception as error:  # whatever it is, the scene must not wait for ever
             self._end(Ended(fault=f"{self.words[0]} cannot be run: {error}"))
             return
         assert self._process is not None
-        assert self.folder is not None
         if self.over:  # it was cancelled meanwhile
             self.kill()
             return
@@ -142,13 +141,11 @@ class ProgramSession:
             each.cancel()
         stdout, stderr = [each.text for each in streams]
         left = Ended(stdout, stderr, code, self.rewards, fault)
-        self._end(dataclasses.replace(left, folder=self.folder.name))
+        self._end(dataclasses.replace(left, folder=str(self.folder)))
 
-    async def _begin(self, address: str) -> None:
+    async def _begin(self, address: str, folder: Path) -> None:
         """Start the process, with the task in its input, a file and its environment."""
-        self.folder = tempfile.TemporaryDirectory(prefix="session-", ignore_cleanup_errors=True)
-        folder, text = Path(self.folder.name), json.dumps(dict(self.task), ensure_ascii=False)
-        place = folder / "task.json"
+        text, place = json.dumps(dict(self.task), ensure_ascii=False), folder / "task.json"
         place.write_text(f"{text}\n", "utf-8")
         own = f"{address}/s/{self.name}"
         environment = {

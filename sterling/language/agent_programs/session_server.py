@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
+import shutil
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from sterling.language.agent_programs.program_session import Event, ProgramSession
+from sterling.language.agent_programs.session_folders import SessionFolders
 from sterling.language.endpoint.api_forms import FORMS, OTHER_FORMS, Form
 from sterling.language.endpoint.chat_answers import error_body
 from sterling.language.named_rewards import read_rewards
@@ -36,6 +38,7 @@ class SessionServer:
         refuse_on_windows("Agent programs")
         self._sessions: dict[str, ProgramSession] = {}  # by name; other threads add to it
         self._by_secret: dict[str, ProgramSession] = {}
+        self._folders = SessionFolders()
         self._loop = asyncio.new_event_loop()
         self._http = HttpServer(self._route, error_body)
         self._slots: dict[int, asyncio.Semaphore] = {}  # of so many programs at once
@@ -67,11 +70,11 @@ class SessionServer:
         if self._sessions.pop(session.name, None) is not None:
             self._submit(session.cancel()).result()
             if session.folder is not None:
-                session.folder.cleanup()
+                shutil.rmtree(session.folder, ignore_errors=True)
 
     async def _run(self, session: ProgramSession, at_once: int) -> None:
         async with self._slots.setdefault(at_once, asyncio.Semaphore(at_once)):
-            await session.run(self.address)
+            await session.run(self.address, self._folders.new)
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -79,6 +82,7 @@ class SessionServer:
     def _kill_all(self) -> None:
         for session in list(self._sessions.values()):
             session.kill()
+        self._folders.close()
 
     def _route(
         self, method: str, path: str, headers: Mapping[str, str]
@@ -109,9 +113,17 @@ class SessionServer:
         raise HttpError(401, "this path and key belong to no session that is open", code="unknown")
 
 
-@functools.cache
+_one_at_a_time = threading.Lock()  # without it, two threads could each begin a server
+
+
 def session_server() -> SessionServer:
     """Return this process's server."""
+    with _one_at_a_time:
+        return _only_server()
+
+
+@functools.cache
+def _only_server() -> SessionServer:
     return SessionServer()
 
 
