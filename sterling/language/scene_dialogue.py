@@ -195,7 +195,7 @@ class SceneBatch:
         """Append an answer to the transcript, and pass it to the scene."""
         scene: Any = self.scenes[transcript.scene]
         tokenizer, stops = self.settings.tokenizer, _option(scene.turn, "stop") or ()
-        read = len(transcript.context)
+        read = transcript.context
         said, text, ended = ended_answer(said, tokenizer, stops)
         transcript.say(said.ids, said.log_prob, said.version)
         transcript.cut |= not ended

@@ -194,8 +194,20 @@ def completed(text, stopped=True, **more):
     tokenizer, request = Tokenizer.bytes(), parse_request(ASKED | more)
     ids = tokenizer.encode(text) + [tokenizer.end] * stopped
     said = Said(ids, [-1.0] * len(ids), stopped)
-    completion = Completion(request, [said], tokenizer, "mine", 0, 3)
+    completion = Completion(request, [said], tokenizer, "mine", 0, [1, 2, 3])
     return completion.to_json()["choices"][0], completion
+
+
+def test_tokens_are_given_if_they_are_asked_for():
+    choice, completion = completed("ab", return_token_ids=True)
+    assert choice["token_ids"] == completion.said[0].ids
+    assert completion.to_json()["prompt_token_ids"] == [1, 2, 3]
+    begin, end, _ = completion.events()
+    assert json.loads(begin)["prompt_token_ids"] == [1, 2, 3]
+    assert json.loads(begin)["choices"][0]["token_ids"] == choice["token_ids"]
+    assert "token_ids" not in end
+    choice, completion = completed("ab")
+    assert not {"token_ids", "prompt_token_ids"} & {*choice, *completion.to_json()}
 
 
 def test_calls_in_an_answer_become_tool_calls():
@@ -274,5 +286,7 @@ def message_of(text):
     tools = [{"type": "function", "function": {"name": "look"}}]
     ids = tokenizer.encode_answer(text)
     said = [Said(ids, [0.0] * len(ids), True)]
-    made = Completion(parse_request(ASKED | {"tools": tools}), said, tokenizer, "mine", 0, 3)
+    made = Completion(
+        parse_request(ASKED | {"tools": tools}), said, tokenizer, "mine", 0, [1, 2, 3]
+    )
     return made.to_json()["choices"][0]["message"]

@@ -187,6 +187,16 @@ def test_answers_do_not_depend_on_which_request_comes_first(tmp_path):
     assert len(set(last_lines(first)[0].values())) == 3
 
 
+def test_program_may_have_the_tokens_that_are_learned_from(tmp_path):
+    (line,), scenes = played(tmp_path, dict(do="token_ids", prompt="1", answer="x"))
+    ((first, second),) = last_lines(scenes)
+    assert len(line.contexts) == 1
+    heard, said = first
+    assert second[0] + second[1] == line.ids
+    assert line.ids[: len(heard) + len(said)] == heard + said
+    assert [said, second[1]] == [[*TOKENIZER.encode("a"), TOKENIZER.end]] * 2
+
+
 def test_program_has_its_task_and_a_folder_of_its_own(tmp_path):
     record = dict(do="places", prompt="1", answer="x", word="a b", more=[1, "ä"])
     command = f"{COMMAND} {{word}} --more {{more}} '{{}}'"

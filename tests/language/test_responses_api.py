@@ -25,7 +25,7 @@ TOKENIZER = Tokenizer.bytes()
 def completion(text, body, stopped=True):
     ids = TOKENIZER.encode(text) + [TOKENIZER.end] * stopped
     said = [Said(ids, [0.0] * len(ids), stopped)]
-    return Completion(parse_responses_request(body), said, TOKENIZER, "mine", 5, 3)
+    return Completion(parse_responses_request(body), said, TOKENIZER, "mine", 5, [1, 2, 3])
 
 
 def test_items_are_the_messages_of_a_chat():

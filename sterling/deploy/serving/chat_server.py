@@ -53,7 +53,7 @@ class ChatServer:
         asks = self._asks(request, ids)
         said = await asyncio.gather(*map(asyncio.wrap_future, self.sampler.ask(asks)))
         self._answers += len(said)
-        made = (self.tokenizer, self.name, int(time.time()), len(ids))
+        made = (self.tokenizer, self.name, int(time.time()), ids)
         return form.answer(Completion(request, said, *made))
 
     def _asks(self, request: ChatRequest, ids: tuple[int, ...]) -> list[Ask]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -110,7 +111,9 @@ class ProgramScene(BaseScene):
         self._last: set[int] = set()  # turns whose answers nothing follows
         self._requests: list[Asked] = []  # of each turn
         self._follows: int | None = None  # the one of these that the present request follows
-        self._answered: list[tuple[Said, int]] = []  # of the present request, with tokens read
+        self._answered: list[
+            tuple[Said, Sequence[int]]
+        ] = []  # of the present request, with tokens read
         self._asked: Asked | None = None
         self._tokenizer: Tokenizer | None = None
         self.wait(lambda: session_server().start(self._session, world.at_once), self._go_on)
@@ -147,8 +150,8 @@ class ProgramScene(BaseScene):
             self.turn, after=after, limit=limit, stop=request.stop, nth=nth
         )
 
-    def note_answer(self, said: Said, read: int, tokenizer: Tokenizer) -> None:
-        """Take an answer as tokens; it follows ``read`` tokens."""
+    def note_answer(self, said: Said, read: Sequence[int], tokenizer: Tokenizer) -> None:
+        """Take an answer as tokens; it follows the tokens ``read``."""
         self._answered.append((said, read))
         self.tokens += len(said.ids)
         self._tokenizer = tokenizer

@@ -22,7 +22,7 @@ class Completion:
     tokenizer: Tokenizer
     model: str
     created: int  # seconds since 1970
-    prompt: int  # tokens
+    prompt: Sequence[int]  # tokens
 
     @property
     def name(self) -> str:
@@ -37,15 +37,16 @@ class Completion:
         """Return the numbers of tokens."""
         own = sum(len(each.ids) for each in self.said)
         return {
-            "prompt_tokens": self.prompt,
+            "prompt_tokens": len(self.prompt),
             "completion_tokens": own,
-            "total_tokens": self.prompt + own,
+            "total_tokens": len(self.prompt) + own,
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole answer."""
         choices = [self._choice(number, said) for number, said in enumerate(self.said)]
-        return self._head("chat.completion") | {"choices": choices, "usage": self.usage}
+        whole = self._head("chat.completion") | {"choices": choices, "usage": self.usage}
+        return whole | self._prompt_tokens
 
     def events(self) -> list[str]:
         """Return the answer as the data of a stream's events: of each choice its message in one
@@ -59,11 +60,18 @@ class Completion:
                 delta["tool_calls"] = [{"index": at, **call} for at, call in calls]
             begin = {"index": number, "delta": delta, "finish_reason": None}
             end = {"index": number, "delta": {}, "finish_reason": choice["finish_reason"]}
-            found.append(head | {"choices": [begin | {"logprobs": choice["logprobs"]}]})
+            own = {name: choice[name] for name in ("logprobs", "token_ids") if name in choice}
+            found.append(head | {"choices": [begin | own]})
             found.append(head | {"choices": [end]})
+        found[0] |= self._prompt_tokens
         if self.request.usage:
             found.append(head | {"choices": [], "usage": self.usage})
         return [*map(json.dumps, found), "[DONE]"]
+
+    @property
+    def _prompt_tokens(self) -> dict[str, Any]:
+        """Return the field with the tokens of the prompt, if they are asked for."""
+        return {"prompt_token_ids": [*self.prompt]} if self.request.token_ids else {}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.name, "object": kind, "created": self.created, "model": self.model}
@@ -80,7 +88,8 @@ class Completion:
             reason = "tool_calls" if reason == "stop" else reason
         log_probs = self._log_probs(said) if self.request.log_probs else None
         found = {"index": number, "message": message, "finish_reason": reason}
-        return found | {"logprobs": log_probs}
+        ids = {"token_ids": [*said.ids]} if self.request.token_ids else {}
+        return found | {"logprobs": log_probs} | ids
 
     def _text(self, said: Said) -> tuple[str, str]:
         """Return an answer's text, up to the first of the texts that stop it, and why it ends."""

@@ -2,9 +2,9 @@
 
 Read: messages (texts, or lists of text parts; calls of tools and their results), tools,
 tool_choice (auto, none), max_completion_tokens, max_tokens, stop, n, temperature, top_p, seed,
-stream with include_usage, and logprobs. Taken, and not enforced: tool_choice (required or a
-function), strict schemas, response_format. Penalties, top_logprobs, pictures and other parts are
-refused, and so is the older form ``functions``.
+stream with include_usage, logprobs, and vLLM's return_token_ids. Taken, and not enforced:
+tool_choice (required or a function), strict schemas, response_format. Penalties, top_logprobs,
+pictures and other parts are refused, and so is the older form ``functions``.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class ChatRequest:
     stream: bool
     usage: bool  # whether a stream ends with the number of tokens
     log_probs: bool
+    token_ids: bool  # whether tokens of the prompt and the answers are given, too
 
 
 def parse_request(body: Any) -> ChatRequest:
@@ -84,6 +85,7 @@ def parse_request(body: Any) -> ChatRequest:
         bool(body.get("stream")),
         bool(options.get("include_usage")) if isinstance(options, dict) else False,
         bool(body.get("logprobs")),
+        bool(body.get("return_token_ids")),
     )
 
 
