@@ -24,7 +24,7 @@ def test_agent_programs_page_commands_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "tasks.jsonl").write_text(TASKS)
     for name, code in FILES.items():
         (tmp_path / name).write_text(code)
-    assert (sorted(FILES), len(COMMANDS)) == (["my_agent.py", "my_function.py"], 4)
+    assert (sorted(FILES), len(COMMANDS)) == (["my_agent.py", "my_function.py"], 7)
     for command in COMMANDS:
         assert main(shlex.split(command)) in (0, None), command
     told = capsys.readouterr()
