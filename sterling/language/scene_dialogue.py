@@ -50,6 +50,7 @@ class ChatSettings:
     context: int  # most tokens of one transcript; a scene that needs more is cut
     contexts: int = UNLIMITED_CONTEXT  # most contexts of a seat in a scene
     slots: int = 64  # answers written at a time
+    likeliest: int = 0  # tokens whose log-probabilities are kept beside those of each drawn one
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -62,7 +63,7 @@ class ChatSettings:
         number alone, never on what happens to be asked at a time."""
         cuts, stops = self.top_k > 0 or self.top_p < 1.0, tuple(self.tokenizer.stops)
         count = worker_slots(min(self.slots, round_up_length(answers)))
-        return SlotShapes(count, self.context, self.limit, stops, cuts)
+        return SlotShapes(count, self.context, self.limit, stops, cuts, self.likeliest)
 
 
 class SceneBatch:
@@ -194,9 +195,8 @@ class SceneBatch:
     def add_answer(self, transcript: Transcript, said: Said) -> None:
         """Append an answer to the transcript, and pass it to the scene."""
         scene: Any = self.scenes[transcript.scene]
-        tokenizer, stops = self.settings.tokenizer, _option(scene.turn, "stop") or ()
-        read = transcript.context
-        said, text, ended = ended_answer(said, tokenizer, stops)
+        tokenizer, read = self.settings.tokenizer, transcript.context
+        said, text, ended = ended_answer(said, tokenizer, _option(scene.turn, "stop") or ())
         transcript.say(said.ids, said.log_prob, said.version)
         transcript.cut |= not ended
         # A thought that the template began stays a thought if the answer is cut before its end.

@@ -48,6 +48,13 @@ def test_answer_is_as_long_as_the_request_allows_and_no_longer_than_the_run_does
     assert [line.cut for line in lines] == [True, True]
 
 
+def test_likeliest_tokens_are_refused_unless_they_are_kept(tmp_path):
+    records = [dict(do="likeliest", prompt="1", count=n, answer="400 None") for n in (0, 1)]
+    lines, _ = played(tmp_path, *records)
+    assert "asked for no answer: exit code 0" in lines[1].failed
+    assert lines[0].turns == 1
+
+
 def test_tokens_of_a_run_may_be_limited(tmp_path):
     record = dict(do="many", calls=4, answer="x")
     (line,), scenes = played(tmp_path, record, agent=UpToTheLimit(), tokens=6)

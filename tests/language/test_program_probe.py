@@ -29,6 +29,17 @@ def test_probe_answers_with_words_of_the_prompt_if_there_is_no_answer(tmp_path):
     assert probed(tmp_path, record).answer == "one two three four"
 
 
+@pytest.mark.slow
+def test_program_that_asks_for_likeliest_tokens_gets_them(tmp_path, capsys):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(dict(do="likeliest", prompt="1", count=3)))
+    made = sterling.train("grpo", str(path), agent=f"{PROGRAM}:run", agent_top_logprobs=3,
+                          model="nano", updates=1, prompts=1, group=2, limit=2)  # fmt: skip
+    assert "reward 1 (right)" in capsys.readouterr().err
+    (mean,) = made.result["final"]["return"]["per_seed"]
+    assert 0.02 < mean < 0.5  # three tokens of about a hundred
+
+
 @pytest.mark.parametrize(
     ("record", "told"),
     [

@@ -136,6 +136,8 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add("--agent-tokens", type=option_values.integer, metavar="N", help=tokens)
     apart = "conversations of a run that do not continue each other, at most (4)"
     add("--agent-contexts", type=option_values.integer, metavar="N", help=apart)
+    likely = "top_logprobs that its requests may ask for, at most (0)"
+    add("--agent-top-logprobs", type=option_values.integer, metavar="N", help=likely)
     many = "programs that run at a time (16)"
     add("--agents-at-once", type=option_values.integer, metavar="N", help=many)
     fails = "reward of a program that fails before it gives one (the lowest of its group)"

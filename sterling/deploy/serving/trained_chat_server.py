@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sterling.deploy.serving.chat_server import ChatServer
+from sterling.language.endpoint.chat_requests import MOST_LIKELIEST
 from sterling.language.engine import slots as engine_slots
 from sterling.language.engine.local_sampler import LocalSampler
 from sterling.language.engine.slots import SlotShapes
@@ -23,6 +24,7 @@ def chat_server(
         raise Mistake("--slots must be at least 1, and --context at least 2.")
     whole = context or language_settings(settings).context or settings.context
     tokenizer = starting_model(language_settings(settings).model).tokenizer
-    shapes = SlotShapes(slots, whole, whole - 1, tuple(tokenizer.stops), has_cuts=True)
+    stops = tuple(tokenizer.stops)
+    shapes = SlotShapes(slots, whole, whole - 1, stops, has_cuts=True, likeliest=MOST_LIKELIEST)
     model = engine_slots.for_decoding(run.agent.state.model, run.place(seed))
     return ChatServer(LocalSampler(model, shapes), tokenizer, name)

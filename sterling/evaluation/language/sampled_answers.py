@@ -27,7 +27,7 @@ from sterling.types import Mistake
 
 QUESTIONS = (  # settings of a run that belong to them
     *("held_out", "judge", "rewards", "right_if", "agent", "agent_seconds", "agent_turns"),
-    *("agent_tokens", "agent_contexts", "agents_at_once", "failed_reward"),
+    *("agent_tokens", "agent_top_logprobs", "agent_contexts", "agents_at_once", "failed_reward"),
 )
 SILENT = "silent"  # the reason of a seat that had no turn
 

@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import time
 
+import numpy as np
+
 from sterling.language.agent_programs.program_world import ProgramWorld, fault_text
 from sterling.language.engine.ask import Said
 from sterling.language.scene import Message
@@ -66,7 +68,7 @@ def probe_program(world: ProgramWorld) -> ProgramProbe:
             turn = scene.turn
             assert turn is not None
             (openings if turn.fresh_context else replies).append(turn.messages)
-            batch.add_answer(waiting[0], Said(ids, [0.0] * len(ids), True))
+            batch.add_answer(waiting[0], _certain(ids))
         (line,) = batch.finish()
     finally:
         batch.close()
@@ -76,3 +78,9 @@ def probe_program(world: ProgramWorld) -> ProgramProbe:
         raise Mistake(f"the agent program fails before it gives a reward: {fault_text(scene.left)}")
     took = time.monotonic() - begun
     return ProgramProbe(tuple(openings), tuple(replies), answer, line.verdicts[-1], took)
+
+
+def _certain(ids: list[int]) -> Said:
+    """Return these tokens as an answer in which no other ones were possible."""
+    sure = np.array(ids, np.int32)[:, None], np.zeros((len(ids), 1), np.float32)
+    return Said(ids, [0.0] * len(ids), True, likeliest=sure)

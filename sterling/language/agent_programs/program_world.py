@@ -51,6 +51,7 @@ class ProgramWorld:
         turns: most answers that it gets in a run.
         tokens: most tokens of all these answers, the last of which is cut; 0: any number.
         contexts: most conversations of a run that do not continue each other.
+        top_logprobs: most likely tokens that it may ask for beside each token of an answer.
         at_once: most programs that run at a time.
         failed_reward: the reward of a program that failed before it gave one; None: the lowest of
             its group (:mod:`sterling.language.agent_programs.failed_runs`).
@@ -67,12 +68,13 @@ class ProgramWorld:
         turns: int = 8,
         tokens: int = 0,
         contexts: int = 4,
+        top_logprobs: int = 0,
         at_once: int = 16,
         failed_reward: float | None = None,
     ):
         self.family, self.levels, self.command = family, family.levels, command
         self.seconds, self.turns, self.contexts, self.at_once = seconds, turns, contexts, at_once
-        self.tokens = tokens or UNLIMITED_TOKENS
+        self.tokens, self.top_logprobs = tokens or UNLIMITED_TOKENS, top_logprobs
         self.failed = PROGRAM_FAILED
         if failed_reward is not None:
             self.failed = dataclasses.replace(self.failed, reward=failed_reward, right=False)
@@ -126,6 +128,10 @@ class ProgramScene(BaseScene):
         self._asked, self._answered = event, []
         if self.turns + event.request.count > self.world.turns:
             self._refuse(f"a session may ask for {self.world.turns} answers", "session_ended")
+            return
+        if (count := event.request.likeliest) > (most := self.world.top_logprobs):
+            said = f"at most {most} top_logprobs are given here; train with --agent-top-logprobs"
+            self._reply(HttpError(400, f"{said} {count}", "top_logprobs"))
             return
         self._ask_seat(event.request)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,11 +104,21 @@ class Completion:
 
     def _log_probs(self, said: Said) -> dict[str, Any]:
         content = []
-        for token, log_prob in zip(said.ids, said.log_prob, strict=True):
-            text = self.tokenizer.decode([token])
-            entry = {"token": text, "logprob": log_prob, "bytes": [*text.encode()]}
-            content.append(entry | {"top_logprobs": []})
+        for place, pair in enumerate(zip(said.ids, said.log_prob, strict=True)):
+            content.append(self._log_prob(*pair) | {"top_logprobs": self._likeliest(said, place)})
         return {"content": content, "refusal": None}
+
+    def _likeliest(self, said: Said, place: int) -> list[dict[str, Any]]:
+        """Return the likeliest tokens at a place, as many as asked for that can be drawn."""
+        if said.likeliest is None:
+            return []
+        pairs = zip(*(each[place].tolist() for each in said.likeliest), strict=True)
+        first = itertools.islice(pairs, self.request.likeliest)
+        return [self._log_prob(token, each) for token, each in first if each > -math.inf]
+
+    def _log_prob(self, token: int, log_prob: float) -> dict[str, Any]:
+        text = self.tokenizer.decode([token])
+        return {"token": text, "logprob": log_prob, "bytes": [*text.encode()]}
 
 
 def _without_thought(text: str) -> tuple[str, str]:

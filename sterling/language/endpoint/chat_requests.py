@@ -2,9 +2,9 @@
 
 Read: messages (texts, or lists of text parts; calls of tools and their results), tools,
 tool_choice (auto, none), max_completion_tokens, max_tokens, stop, n, temperature, top_p, seed,
-stream with include_usage, logprobs, and vLLM's return_token_ids. Taken, and not enforced:
-tool_choice (required or a function), strict schemas, response_format. Penalties, top_logprobs,
-pictures and other parts are refused, and so is the older form ``functions``.
+stream with include_usage, logprobs, top_logprobs, and vLLM's return_token_ids. Taken, and not
+enforced: tool_choice (required or a function), strict schemas, response_format. Penalties, pictures
+and other parts are refused, and so is the older form ``functions``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sterling.system.shown_values import shown_value
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)  # as the model writes it
 MOST_ANSWERS = 128  # ``n``
+MOST_LIKELIEST = 20  # ``top_logprobs``
 ROLES = {"developer": "system", "system": "system", "user": "user"} | {
     "assistant": "assistant",
     "tool": "tool",
@@ -31,7 +32,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # fields -> the only values that mean n
     "frequency_penalty": (None, 0),
     "presence_penalty": (None, 0),
     "logit_bias": (None, {}),
-    "top_logprobs": (None, 0),
 }
 
 
@@ -50,6 +50,7 @@ class ChatRequest:
     stream: bool
     usage: bool  # whether a stream ends with the number of tokens
     log_probs: bool
+    likeliest: int  # tokens at each place whose log-probabilities are given, too
     token_ids: bool  # whether tokens of the prompt and the answers are given, too
 
 
@@ -85,8 +86,16 @@ def parse_request(body: Any) -> ChatRequest:
         bool(body.get("stream")),
         bool(options.get("include_usage")) if isinstance(options, dict) else False,
         bool(body.get("logprobs")),
+        _likeliest(body),
         bool(body.get("return_token_ids")),
     )
+
+
+def _likeliest(body: Mapping[str, Any]) -> int:
+    count = _number(body, "top_logprobs", int, 0, MOST_LIKELIEST) or 0
+    if count and not body.get("logprobs"):
+        raise HttpError(400, "top_logprobs needs logprobs: set that to true", "top_logprobs")
+    return int(count)
 
 
 def _or_one(value: float | None) -> float:

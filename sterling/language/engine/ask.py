@@ -16,6 +16,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
@@ -37,6 +39,8 @@ class Said:
     log_prob: Sequence[float]  # of the distribution each token was drawn from
     stopped: bool  # False: cut off at the limit
     version: int = 0  # updates that the model had had
+    likeliest: Likeliest | None = dataclasses.field(default=None, compare=False, repr=False)
+    """The likeliest tokens at each place and their log-probabilities, (token, some): if kept."""
 
 
 @runtime_checkable

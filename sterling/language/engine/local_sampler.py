@@ -205,13 +205,17 @@ class _SlotWorker:
             return 0
         parts = (state.written, state.stopped, state.ids, state.log_prob)
         written, stopped, ids, log_prob = jax.device_get(parts)
+        likeliest = jax.device_get(state.likeliest)
         for slot in done:
             asked, self._asked[slot] = self._asked[slot], None
             assert asked is not None
             count = written[slot]
             said = tuple(ids[slot, :count].tolist()), tuple(log_prob[slot, :count].tolist())
             if asked[1].set_running_or_notify_cancel():  # unless its asker has cancelled it
-                asked[1].set_result(Said(*said, bool(stopped[slot]), self.version))
+                top = None
+                if likeliest is not None:
+                    top = (likeliest.ids[slot, :count], likeliest.log_prob[slot, :count])
+                asked[1].set_result(Said(*said, bool(stopped[slot]), self.version, top))
         return len(done)
 
     def _by_prompt(self, fresh: Sequence[Asked]) -> Iterator[dict[tuple[int, ...], list[Asked]]]:

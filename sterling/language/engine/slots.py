@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from sterling import random_keys
 from sterling.language.models.causal_lm import LanguageModel
-from sterling.language.models.token_sampling import Sampling, draw_tokens
+from sterling.language.models.token_sampling import Sampling, draw_tokens, log_probs
 from sterling.nets.key_value_cache import Cache
 
 READ_TOKENS = 256  # tokens of prompts that are read at once
@@ -36,6 +36,7 @@ class SlotShapes:
     limit: int  # most tokens of an answer
     stops: tuple[int, ...]  # tokens that end an answer
     has_cuts: bool = False  # whether answers may be sampled with top-k or top-p
+    likeliest: int = 0  # tokens whose log-probabilities are kept beside those of each drawn one
 
     @property
     def chunk(self) -> int:
@@ -74,6 +75,22 @@ class Begin(eqx.Module):
     sampling: Sampling
 
 
+class Likeliest(eqx.Module):
+    """The likeliest tokens at every place of answers, and their log-probabilities; likely first."""
+
+    ids: Int[Array, "slot limit some"]
+    log_prob: Float[Array, "slot limit some"]  # -inf: cannot be drawn
+
+    def note(self, state: Slots, here: tuple[Array, Array]) -> Likeliest:
+        """Return these with the likeliest tokens of what is drawn now."""
+        each = log_probs(state.scores, state.sampling)
+        log_prob, ids = jax.lax.top_k(each, self.ids.shape[-1])
+        return Likeliest(
+            self.ids.at[here].set(ids, mode="drop"),
+            self.log_prob.at[here].set(log_prob, mode="drop"),
+        )
+
+
 class Slots(eqx.Module):
     """Answers that are being written, and those that are finished and not yet taken away."""
 
@@ -88,6 +105,7 @@ class Slots(eqx.Module):
     sampling: Sampling
     ids: Int[Array, "slot limit"]
     log_prob: Float[Array, "slot limit"]  # of the distribution each token was drawn from
+    likeliest: Likeliest | None  # the likeliest tokens of these distributions; None: not kept
 
 
 @jax.jit
@@ -115,6 +133,7 @@ def empty_slots(model: LanguageModel, shapes: SlotShapes) -> Slots:
         _cut_as(Sampling.for_rows(count), shapes),
         jnp.zeros((count, shapes.limit), jnp.int32),
         jnp.zeros((count, shapes.limit)),
+        _no_likeliest(model, shapes) if shapes.likeliest else None,
     )
 
 
@@ -166,6 +185,7 @@ def admit(state: Slots, prefixes: Prefixes, begin: Begin) -> Slots:
         jax.tree.map(put, state.sampling, begin.sampling),
         state.ids,
         state.log_prob,
+        state.likeliest,
     )
 
 
@@ -210,7 +230,13 @@ def _decode_step(model: LanguageModel, state: Slots, shapes: SlotShapes) -> Slot
         state.sampling,
         state.ids.at[here].set(token, mode="drop"),
         state.log_prob.at[here].set(log_prob, mode="drop"),
+        None if state.likeliest is None else state.likeliest.note(state, here),
     )
+
+
+def _no_likeliest(model: LanguageModel, shapes: SlotShapes) -> Likeliest:
+    size = (shapes.slots, shapes.limit, min(shapes.likeliest, model.vocabulary))
+    return Likeliest(jnp.zeros(size, jnp.int32), jnp.zeros(size))
 
 
 def _uniform(state: Slots) -> Float[Array, "slot"]:

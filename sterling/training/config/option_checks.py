@@ -179,7 +179,8 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
         raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
     for option in ("agent_turns", "agent_contexts", "agents_at_once"):
         whole_number(option, getattr(speech, option), 1)
-    whole_number("agent_tokens", speech.agent_tokens)
+    for option in ("agent_tokens", "agent_top_logprobs"):
+        whole_number(option, getattr(speech, option))
     if not speech.agent_seconds > 0:
         raise Mistake(f"agent_seconds must be above 0; got {speech.agent_seconds}")
     _check_failed_reward(speech)
@@ -206,8 +207,7 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
 
 def _check_failed_reward(speech: LanguageSettings) -> None:
     """Raise Mistake unless the reward of failed programs is a number, and can be one's reward."""
-    reward = speech.failed_reward
-    if reward is None:
+    if (reward := speech.failed_reward) is None:
         return
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
         raise Mistake(f"failed_reward must be a finite number; got {shown_value(reward)}")

@@ -106,6 +106,7 @@ class LanguageSettings:
     agent_turns: int = 8  # most answers that it gets
     agent_tokens: int = 0  # most tokens of these; 0: any number
     agent_contexts: int = 4  # most of its conversations that do not continue each other
+    agent_top_logprobs: int = 0  # most tokens whose log-probabilities it may ask for, at each place
     agents_at_once: int = 16  # most programs that run at a time
     failed_reward: float | None = None  # of one that fails before it gives one; None: the lowest
     judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py

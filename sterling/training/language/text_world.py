@@ -74,6 +74,7 @@ def _whole_world(where: Any, settings: Settings) -> TextWorld:
         turns=speech.agent_turns,
         tokens=speech.agent_tokens,
         contexts=speech.agent_contexts,
+        top_logprobs=speech.agent_top_logprobs,
         at_once=speech.agents_at_once,
         failed_reward=speech.failed_reward,
     )
@@ -85,7 +86,10 @@ def program_of(settings: Settings, place: Any) -> ProgramProbe | None:
     speech = language_settings(settings)
     if not speech.agent:
         return None
-    limits = (speech.agent_turns, speech.agent_tokens, speech.agent_contexts, speech.agent_seconds)
+    limits = (
+        *(speech.agent_turns, speech.agent_tokens, speech.agent_contexts, speech.agent_seconds),
+        speech.agent_top_logprobs,
+    )
     key = (speech.agent, str(settings.environment), speech.judge, limits)
     if key not in _probes:
         _probes[key] = probe_program(getattr(place, "world", place))  # of a split world: the whole
@@ -156,6 +160,7 @@ def chat_settings(settings: Settings, tokenizer: Tokenizer, context: int) -> Cha
     """Return how a run's answers are sampled, within ``context`` tokens."""
     needs, speech = learner_needs(settings), language_settings(settings)
     sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
+    sampling["likeliest"] = speech.agent_top_logprobs
     sampling["rule"] = RewardRule(speech.rewards, each=speech.rewards_each)
     sampling["right_if"] = RightRule(speech.right_if)
     if needs.has_feed(GENERATED):
