@@ -6,14 +6,17 @@ import shlex
 from pathlib import Path
 
 import pytest
+from counting_judge import save_counting_judge, score_of
 
 from sterling.cli import main
 from sterling.language.worlds import find_world
 from sterling.language.worlds.judged_questions import find_judged, judge_reference, probe_judge
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language.judge_models import judge_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "judges.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
-(QUESTIONS,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+QUESTIONS, RUBRIC = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(name="folder")
@@ -21,6 +24,8 @@ def _folder(tmp_path, monkeypatch):
     """A folder with the page's questions and functions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions.jsonl").write_text(QUESTIONS)
+    (tmp_path / "rubric.txt").write_text(RUBRIC)
+    save_counting_judge(tmp_path / "models" / "judge")
     for name, code in FILES.items():
         (tmp_path / name).write_text(code)
     return tmp_path
@@ -57,10 +62,27 @@ def test_judges_page_verifier_of_batches_compares_the_answers_to_a_question(fold
     assert [verdict.reward for verdict in verdicts] == pytest.approx([1.0, 0.99, 0.0, 0.0])
 
 
+def test_judges_page_rubric_is_what_the_judge_is_asked(folder):
+    speech = LanguageSettings(judge=str(folder / "models" / "judge"), rubric=RUBRIC, judge_limit=8)
+    family = find_judged(judge_of(speech), "questions.jsonl", find_world).family
+    task = next(each for each in map(family.sample, range(2), [0, 0]) if each.prompt == "3+4=")
+    verdict = family.verify(task, "<think>half</think> maybe 8")
+    fields = {
+        "{prompt}": "3+4=",
+        "{response}": "maybe 8",
+        "{truth}": "7",
+        "{score:0-10}": "0 to 10",
+    }
+    asked = RUBRIC
+    for field, value in fields.items():
+        asked = asked.replace(field, value)
+    assert verdict.rewards == {"judge": score_of(asked) / 10}
+
+
 @pytest.mark.slow
 def test_judges_page_commands_run_with_fewer_updates(folder):
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 8
+    assert len(lines) == 10
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
         assert main(shlex.split(asked)[1:]) == 0

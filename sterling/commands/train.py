@@ -24,10 +24,10 @@ from sterling.lookup import entry_points, user_imports
 
 LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
-    *("model", "levels", "held_out", "judge", "rewards", "rewards_each", "right_if", "curriculum"),
+    *("model", "levels", "held_out", "judge", "rubric", "judge_limit"),
+    *("rewards", "rewards_each", "right_if", "curriculum"),
     *("agent", "agent_seconds", "agent_turns", "agent_tokens", "agent_contexts"),
-    "agent_top_logprobs",
-    *("agents_at_once", "failed_reward"),
+    *("agent_top_logprobs", "agents_at_once", "failed_reward"),
     *("texts", "examples", "context", "slots"),
     *("scene_seconds", "dump", "replay", "pool", "lora", "forget"),
 )

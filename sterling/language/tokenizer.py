@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,15 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of tokens; special tokens, and ids that are not tokens, have no text."""
         return self._inner.decode([int(each) for each in ids], skip_special_tokens=True)
+
+    def without_special_tokens(self, text: str) -> str:
+        """Return the text without what would be read as a special token."""
+        named = filter(None, map(self._inner.id_to_token, self._special))
+        longest_first = map(re.escape, sorted(named, key=len, reverse=True))
+        special = re.compile("|".join(longest_first) or r"\Z.")
+        while (rest := special.sub("", text)) != text:  # what is left may spell another one
+            text = rest
+        return text
 
     def unknown_characters(self, text: str) -> str:
         """Return the characters of a text that have no token, in order: they are encoded as the

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from sterling.lookup.factory_names import factory_name
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.folder_hash import model_hash
 from sterling.system.mistake import Mistake
 from sterling.system.shown_values import short_text
 
@@ -182,9 +183,12 @@ def source_file(word: str, beside: Path | None = None) -> Path | None:
 
 
 def source_hashes(words: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of each reference's source file, by file or module name. Names that are
-    no references, and references without a readable file, are left out."""
-    found = {}
+    """Return the SHA-256 of each reference's source file, by file or module name, and of each
+    folder of a model, by its absolute path. Names that are no references, and references without a
+    readable file, are left out."""
+    words = list(words)
+    folders = {word: model_hash(word) for word in words if os.path.isabs(word)}
+    found = {folder: digest for folder, digest in folders.items() if digest}
     named = itertools.chain.from_iterable(map(references_in, words))
     for place in {split_reference(word)[0] for word in named}:
         path = source_file(place)

@@ -148,7 +148,7 @@ def test_judge_replaces_the_verifier_of_families_tools_and_mixtures(shelf):
         ("mine.py", "q.jsonl", r"mine.py has several functions \(simple, .*Name the judge, as"),
         ("mine.py:sample", "q.jsonl", "has no 'sample'; did you mean simple"),
         ("mine.py:np", "q.jsonl", "the judge mine:np is a module, not a function"),
-        ("score", "q.jsonl", "judge must be a function, or the name of one as mine.py:score"),
+        ("score", "q.jsonl", "judge must be a function, the name of one as mine.py:score, or the"),
         (lambda answer: 1.0, "q.jsonl", "takes no question and answer; write it as score"),
         (3, "q.jsonl", "judge must be a function, .*got 3"),
         ("one.py", "game:nim", "game:nim judges its own scenes. A judge is for questions"),

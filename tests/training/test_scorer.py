@@ -12,7 +12,7 @@ from sterling.language import worlds
 from sterling.language.models.causal_lm import LanguageModel, qwen3_form
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.reward_model_world import ScoredWorld, sigmoid
-from sterling.training.language import reward_scorer as trained
+from sterling.training.language import judge_models as trained
 from sterling.training.language.evaluate_scenes import _prefers_solution
 from sterling.training.language.text_world import asked_levels
 from sterling.types import Comparisons, Mistake

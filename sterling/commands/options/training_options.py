@@ -88,16 +88,9 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     kept = "share of all questions, or of the rows of --texts without an ENVIRONMENT, held out for "
     kept += "evaluation, never trained on (0)"
     add("--held-out", type=option_values.number, metavar="X", help=kept)
-    judged = "a function of yours that rewards answers, as mine.py:score (docs/judges.md)"
-    add("--judge", metavar="FILE.py:FUNCTION", help=judged)
+    _add_reward_options(add)
     what = "how questions are chosen: uniform, advantage or learnable (uniform)"
     add("--curriculum", metavar="WORD", help=what)
-    rule = "how named rewards are combined, as right+0.2*format or right*gate(format) (added up)"
-    add("--rewards", metavar="RULE", help=rule)
-    alone = "normalise each term of --rewards by itself in its group (docs/language_losses.md)"
-    add("--rewards-each", action=argparse.BooleanOptionalAction, help=alone)
-    right = "which answers are right, by a named reward, as format>=0.5 (those with a right of 1)"
-    add("--right-if", metavar="CONDITION", help=right)
     texts = "JSONL file of texts to imitate or compare, with or without an ENVIRONMENT to be "
     texts += "evaluated in (the environment's own solutions)"
     add("--texts", metavar="FILE", help=texts)
@@ -118,6 +111,24 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--pool", metavar="FOLDER", help=pool)
     hangs = "seconds that a scene may take to respond (10)"
     add("--scene-seconds", type=option_values.number, metavar="X", help=hangs)
+
+
+def _add_reward_options(add: Any) -> None:
+    """Add the options for who rewards answers, and how named rewards are combined."""
+    judged = "a function of yours that rewards answers, as mine.py:score, or a language model: its "
+    judged += "folder, or a run (docs/judges.md)"
+    add("--judge", metavar="FILE.py:FUNCTION|FOLDER", help=judged)
+    asked = "what a language model that judges is asked, with {prompt}, {response}, {score:0-10} "
+    asked += "and columns such as {answer}; a file or a text (docs/judges.md)"
+    add("--rubric", metavar="FILE", help=asked)
+    longest = "most tokens of the judge's answer (256)"
+    add("--judge-limit", type=option_values.integer, metavar="N", help=longest)
+    rule = "how named rewards are combined, as right+0.2*format or right*gate(format) (added up)"
+    add("--rewards", metavar="RULE", help=rule)
+    alone = "normalise each term of --rewards by itself in its group (docs/language_losses.md)"
+    add("--rewards-each", action=argparse.BooleanOptionalAction, help=alone)
+    right = "which answers are right, by a named reward, as format>=0.5 (those with a right of 1)"
+    add("--right-if", metavar="CONDITION", help=right)
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:

@@ -26,8 +26,9 @@ from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
 QUESTIONS = (  # settings of a run that belong to them
-    *("held_out", "judge", "rewards", "right_if", "agent", "agent_seconds", "agent_turns"),
-    *("agent_tokens", "agent_top_logprobs", "agent_contexts", "agents_at_once", "failed_reward"),
+    *("held_out", "judge", "rubric", "judge_limit", "rewards", "right_if"),
+    *("agent", "agent_seconds", "agent_turns", "agent_tokens", "agent_top_logprobs"),
+    *("agent_contexts", "agents_at_once", "failed_reward"),
 )
 SILENT = "silent"  # the reason of a seat that had no turn
 

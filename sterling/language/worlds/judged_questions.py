@@ -18,6 +18,7 @@ completions.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -83,23 +84,38 @@ def check_can_be_stored(judge: str) -> None:
 
 def judge_reference(chosen: Any) -> str:
     """Return how settings hold a judge: "" for none, a reference to a function with an absolute
-    path, or an :class:`InMemoryJudge`. Raises Mistake for anything else."""
+    path, an :class:`InMemoryJudge`, or the absolute path of a folder, which holds a language model.
+    Raises Mistake for anything else."""
     if chosen is None or chosen == "":
         return ""
+    if isinstance(chosen, str | os.PathLike) and _is_folder(chosen):
+        return os.path.abspath(chosen)
     if callable(chosen):
         _check_form(chosen, user_imports.display_name(chosen))
         found = user_imports.reference_to(chosen)
         return found or InMemoryJudge(user_imports.display_name(chosen), chosen)
     if not isinstance(chosen, str) or not user_imports.is_reference(chosen):
         raise Mistake(
-            f"judge must be a function, or the name of one as mine.py:score; got "
-            f"{shown_value(chosen)}"
+            "judge must be a function, the name of one as mine.py:score, or the folder of a "
+            f"language model; got {shown_value(chosen)}"
         )
     word = user_imports.absolute_reference(chosen)
     if not user_imports.split_reference(word)[1]:
         word = f"{word}:{_only_function(word)}"
     _check_form(user_imports.load(word), user_imports.short_name(word))
     return word
+
+
+def _is_folder(chosen: str | os.PathLike[str]) -> bool:
+    """Whether a judge is a folder; a package that can be imported may have the name of one."""
+    model = os.path.isfile(os.path.join(chosen, "config.json"))
+    return model or (os.path.isdir(chosen) and not user_imports.is_reference(str(chosen)))
+
+
+def is_model(judge: str) -> bool:
+    """Whether settings' judge is a language model: an absolute path, and no reference."""
+    own = isinstance(judge, InMemoryJudge) or user_imports.is_reference(judge)
+    return os.path.isabs(judge) and not own
 
 
 def _only_function(word: str) -> str:
@@ -128,12 +144,13 @@ def _check_form(function: Any, name: str) -> None:
 
 
 def find_judged(
-    judge: str,
+    judge: str | Callable[[Family], JudgedQuestions],
     environment: str,
     find: Callable[[str], TextWorld],
     fields: tuple[str, ...] = ("prompt",),
 ) -> TextWorld:
-    """Return the world of a name (``find`` finds it), whose answers the judge judges.
+    """Return the world of a name (``find`` finds it), whose answers the judge judges: a function
+    of a user by its reference, or what turns a family into judged questions.
 
     The questions of a ``FILE.jsonl`` need ``fields`` alone then. Raises Mistake for worlds that
     judge their own scenes (games, worlds of several turns).
@@ -145,7 +162,8 @@ def find_judged(
             f"{environment} judges its own scenes. A judge is for questions, such as FILE.jsonl; "
             "leave judge out."
         )
-    world.family = JudgedQuestions(world.family, judge)
+    family = world.family
+    world.family = JudgedQuestions(family, judge) if isinstance(judge, str) else judge(family)
     return world
 
 
@@ -176,10 +194,8 @@ def probe_judge(world: TextWorld, level: int) -> Verdict | None:
         if not verdict.verifier_failed:
             return verdict
         found.append(f"{shown_value(answer)} no reward ({verdict.reason.partition(': ')[2]})")
-    raise Mistake(
-        f"{judged.judge_text} gives the answer {found[0]}. It must return a number, or named ones, "
-        "for every answer"
-    )
+    duty = getattr(judged, "duty", "It must return a number, or named ones, for every answer")
+    raise Mistake(f"{judged.judge_text} gives the answer {found[0]}. {duty}")
 
 
 class JudgedQuestions:
@@ -238,7 +254,7 @@ class JudgedQuestions:
         return self._worker is not None
 
     def _ask(self, asked: Asked) -> list[Verdict]:
-        questions = [_question(self.family, *each) for each in asked]
+        questions = [judge_question(self.family, *each) for each in asked]
         if self._worker is not None:
             reply = self._worker.ask(questions, self._worker.limit * len(questions))
         else:
@@ -262,8 +278,8 @@ class JudgedQuestions:
             self._worker.close()
 
 
-def _question(family: Family, task: Task, response: str) -> dict[str, Any]:
-    """Return what the judge is asked: prompt, completion, and the columns of the task."""
+def judge_question(family: Family, task: Task, response: str) -> dict[str, Any]:
+    """Return what a judge is asked: prompt, completion, and the columns of the task."""
     member: Any = getattr(family, "members", {}).get(task.family, family)
     columns = member.columns(task) if hasattr(member, "columns") else {"answer": task.answer}
     columns = {**columns, **task.outcome}

@@ -1,7 +1,7 @@
 """A world whose verdicts are a learned judge's: reinforcement learning from preferences.
 
 The judge is a *scorer*: any function from conversations with their last answers to scores (higher
-is better), such as a reward model that training/language/reward_scorer.py loads. The world's own
+is better), such as a reward model that training/language/judge_models.py loads. The world's own
 verdict, the *gold* one, is kept with the judge's: a judge can be pleased by answers that are not
 good (Gao 2023, arXiv:2210.10760), and only the gold verdicts show it.
 """
@@ -65,7 +65,7 @@ def find_scored(name: str, find: Callable[[str], TextWorld]) -> ScoredWorld:
             scorer,
             _SCORERS,
             "register a reward run with "
-            "sterling.training.language.reward_scorer.register_reward_model",
+            "sterling.training.language.judge_models.register_reward_model",
         )
         raise Mistake(f"no scorer is registered as {scorer!r}{near}")
     return ScoredWorld(find(world), _SCORERS[scorer], name)

@@ -151,6 +151,8 @@ def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
         "levels",
         "agent",
         "judge",
+        "rubric",
+        "judge_limit",
         "rewards",
         "rewards_each",
         "right_if",
@@ -177,7 +179,7 @@ def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> 
     RightRule(speech.right_if)
     if speech.right_if and speech.replay:
         raise Mistake("replay has the right answers of the run that wrote it. Leave out right_if.")
-    for option in ("agent_turns", "agent_contexts", "agents_at_once"):
+    for option in ("judge_limit", "agent_turns", "agent_contexts", "agents_at_once"):
         whole_number(option, getattr(speech, option), 1)
     for option in ("agent_tokens", "agent_top_logprobs"):
         whole_number(option, getattr(speech, option))

@@ -170,10 +170,22 @@ def _speech_settings(
         raise Mistake(
             f"{algorithm} has no envs: its fields set the size of a batch. Leave out envs."
         )
-    from sterling.language.worlds.judged_questions import judge_reference
+    return _with_judge(given or LanguageSettings())
 
-    given = given or LanguageSettings()
-    return dataclasses.replace(given, judge=judge_reference(given.judge))
+
+def _with_judge(given: LanguageSettings) -> LanguageSettings:
+    """Return language settings with a reference to their judge, and what it is asked if it is a
+    language model; Mistake for such a model's settings without one."""
+    from sterling.language.worlds.judge_rubric import DEFAULT_RUBRIC, rubric_text
+    from sterling.language.worlds.judged_questions import is_model, judge_reference
+
+    judge, rubric = judge_reference(given.judge), rubric_text(given.rubric)
+    if is_model(judge):
+        rubric = rubric or DEFAULT_RUBRIC  # stored: a later default shall not change the run
+    elif rubric or given.judge_limit != LanguageSettings.judge_limit:
+        which = "rubric" if rubric else "judge_limit"
+        raise Mistake(f"{which} is for a language model that judges: add judge=FOLDER.")
+    return dataclasses.replace(given, judge=judge, rubric=rubric)
 
 
 def _limit_minibatch(module: Any, config: Any, envs: int, given: dict[str, Any]) -> Any:

@@ -109,7 +109,10 @@ class LanguageSettings:
     agent_top_logprobs: int = 0  # most tokens whose log-probabilities it may ask for, at each place
     agents_at_once: int = 16  # most programs that run at a time
     failed_reward: float | None = None  # of one that fails before it gives one; None: the lowest
-    judge: str = ""  # a function that judges answers: see language/worlds/judged_questions.py
+    judge: str = ""  # a function that judges answers, or the folder of a language model that does:
+    # see language/worlds/judged_questions.py and generative_judge.py
+    rubric: str = ""  # what that model is asked: see language/worlds/judge_rubric.py
+    judge_limit: int = 256  # most tokens of its answer
     rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
     rewards_each: bool = False  # normalise the terms of ``rewards`` one by one (GDPO)
     right_if: str = ""  # which answers are right, as format>=0.5; "": see language/task.py

@@ -4,6 +4,7 @@ them must be given again when the run is loaded."""
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -89,12 +90,16 @@ def _choose_reference(name: str, plain: dict[str, Any], thing: Any) -> Any:
 
 
 def warn_of_changes(plain: dict[str, Any]) -> None:
-    """Print a notice of the run's source files that have changed since it began."""
+    """Print a notice of the run's source files, and of its judge's folder, that have changed since
+    it began."""
     before = plain.get("code") or {}
     now = user_imports.source_hashes(before)
     changed = [place for place, digest in before.items() if now.get(place) not in (None, digest)]
-    if changed:
-        _say_once(f"{', '.join(changed)} has changed since the run began; the new code is used")
+    models = [place for place in changed if os.path.isdir(place)]
+    for kind, places in (("code", [x for x in changed if x not in models]), ("model", models)):
+        if places:
+            which = ", ".join(places)
+            _say_once(f"{which} has changed since the run began; the new {kind} is used")
 
 
 @functools.cache  # the parts of a run are loaded one by one, with the same notice

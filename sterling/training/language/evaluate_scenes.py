@@ -18,7 +18,7 @@ from sterling.statistics.scores.headline import NAMED_REWARD
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
 from sterling.training.evaluation.metric_rows import is_named_reward
-from sterling.training.language import context_length, reward_scorer
+from sterling.training.language import context_length, judge_models
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.text_world import asked_levels, make_voice, text_world
 
@@ -107,7 +107,7 @@ def _prefers_solution(
     tokenizer = starting_model(language_settings(settings).model).tokenizer
     found = []
     for index in range(len(settings.seeds)):
-        judge = reward_scorer.make_scorer(
+        judge = judge_models.make_scorer(
             jax.tree.map(lambda x, i=index: x[i], agent.state), tokenizer
         )
         better = judge([(pair.messages, pair.chosen) for pair in preference_pairs])

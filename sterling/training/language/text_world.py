@@ -22,7 +22,7 @@ from sterling.language.worlds.single_question import SingleTurn
 from sterling.needs.feed import GENERATED
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.training.config.settings import Settings
-from sterling.training.language import context_length, reward_scorer
+from sterling.training.language import context_length, judge_models
 from sterling.training.language.base_model import language_settings
 from sterling.training.phases.phase_sequence import learner_needs
 from sterling.types import Mistake
@@ -41,7 +41,7 @@ def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
             "training (--environment WORLD), or evaluate it beside a run that has one."
         )
     if isinstance(where, str):
-        reward_scorer.register_reward_model(where)
+        judge_models.register_reward_model(where)
     whole = _whole_world(where, settings)
     worlds: tuple[Any, ...] = (whole, getattr(whole, "world", None))  # a scored world's own one
     for world in worlds:
@@ -55,10 +55,11 @@ def _whole_world(where: Any, settings: Settings) -> TextWorld:
     speech = language_settings(settings)
     find: Callable[[str], TextWorld] = find_world if isinstance(where, str) else lambda _: where()
     name = where if isinstance(where, str) else settings.name
+    judge = judge_models.judge_of(speech)
     if not speech.agent:
-        return find_judged(speech.judge, name, find) if speech.judge else find(name)
-    if speech.judge:
-        questions = find_judged(speech.judge, name, find, ())
+        return find_judged(judge, name, find) if judge else find(name)
+    if judge:
+        questions = find_judged(judge, name, find, ())
     elif is_plain_file(name):
         questions = SingleTurn(JsonlTasks(Path(name), fields=()))
     else:
@@ -90,7 +91,8 @@ def program_of(settings: Settings, place: Any) -> ProgramProbe | None:
         *(speech.agent_turns, speech.agent_tokens, speech.agent_contexts, speech.agent_seconds),
         speech.agent_top_logprobs,
     )
-    key = (speech.agent, str(settings.environment), speech.judge, limits)
+    judge = (speech.judge, speech.rubric, speech.judge_limit)
+    key = (speech.agent, str(settings.environment), judge, limits)
     if key not in _probes:
         _probes[key] = probe_program(getattr(place, "world", place))  # of a split world: the whole
     return _probes[key]

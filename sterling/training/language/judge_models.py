@@ -1,8 +1,10 @@
-"""Load trained reward models as scorers of text environments."""
+"""Load models that judge answers: reward models as scorers, language models as judges in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -10,9 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling.algorithms.language import reward_model
+from sterling.language.engine import slots
 from sterling.language.models.length_rounding import round_up_length
-from sterling.language.tokenizer import Tokenizer
+from sterling.language.task import Family
+from sterling.language.tokenizer import Tokenizer, read_json
 from sterling.language.worlds import reward_model_world
+from sterling.language.worlds.generative_judge import GenerativeJudge
+from sterling.language.worlds.judge_rubric import Rubric
+from sterling.language.worlds.judged_questions import JudgedQuestions, is_model
+from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.stored_settings import read_settings
 from sterling.training.language.base_model import load_learners, starting_model, with_kept_base
 from sterling.types import Mistake
@@ -63,3 +71,33 @@ def make_scorer(state: reward_model.State, tokenizer: Tokenizer) -> reward_model
         return [float(x) for x in np.asarray(found)[: len(lines)]]
 
     return score
+
+
+def judge_of(speech: LanguageSettings) -> str | Callable[[Family], JudgedQuestions]:
+    """Return a run's judge as :func:`find_judged` takes it: the name of a user's function ("" for
+    none), or a language model's questions. Raise :class:`Mistake` for a folder without one."""
+    if not is_model(speech.judge):
+        return speech.judge
+    path = speech.judge
+    config = Path(path) / "config.json"
+    if not config.is_file():
+        raise Mistake(f"judge {path} is no folder of a language model: it has no config.json.")
+    if read_json(config).get("algorithm") == "reward":
+        raise Mistake(
+            f"judge {path} is a reward model, which writes no answers. Leave judge out, and name "
+            f"the environment scored:{path}:WORLD."
+        )
+    return _read_judge(path, speech.rubric, speech.judge_limit, speech.slots).judge_questions
+
+
+@functools.lru_cache(maxsize=2)  # the worlds of training and of evaluation share it
+def _read_judge(path: str, rubric: str, limit: int, count: int) -> GenerativeJudge:
+    try:
+        base = starting_model(path)
+        models = base.models
+    except Mistake as error:
+        raise Mistake(f"judge {path} is no language model that can be used: {error}") from error
+    longest = json.loads(models.origin or "{}").get("max_position_embeddings")
+    model = slots.for_decoding(models, 0)  # of a run's seeds the first one's
+    room = {"limit": limit, "longest": longest, "slots": count}
+    return GenerativeJudge(path, model, base.tokenizer, Rubric(rubric), **room)
