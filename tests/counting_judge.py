@@ -16,14 +16,14 @@ WIDTH = 128
 HIGHEST = 1000.0  # a logit above all others
 
 
-def score_of(text: str) -> int:
-    """Return the number that the judge writes when it is asked ``text``: 16 times the share of
+def score_of(text: str, factor: float = FACTOR) -> int:
+    """Return the number that the judge writes when it is asked ``text``: ``factor`` x the share of
     counted letters among all tokens, rounded, at most 9."""
     tokens = len(text) + 2  # with those of the two roles
-    return min(9, round(FACTOR * sum(letter in COUNTED for letter in text) / tokens))
+    return min(9, round(factor * sum(letter in COUNTED for letter in text) / tokens))
 
 
-def save_counting_judge(folder):
+def save_counting_judge(folder, factor=FACTOR):
     """Write a Hugging Face folder of the judge: a transformer of one layer that attends to all
     tokens alike, and so counts letters. It writes one digit, and ends."""
     tokenizer = Tokenizer.characters()
@@ -37,7 +37,7 @@ def save_counting_judge(folder):
     for letter in COUNTED:
         (token,) = tokenizer.encode(letter)
         values[0, token, 2 * WIDTH] = WIDTH**-0.5  # a norm makes the token's 1 sqrt(WIDTH)
-    out[0, 0, -1] = FACTOR
+    out[0, 0, -1] = factor
     digits = [tokenizer.encode(str(digit))[0] for digit in range(10)]
     (asked,) = tokenizer.encode("<|assistant|>")
     for digit, token in enumerate(digits):  # the likeliest is the nearest to the feature

@@ -16,7 +16,8 @@ from sterling.training.language.judge_models import judge_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "judges.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
-QUESTIONS, RUBRIC = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+QUESTIONS, RUBRIC, PAIRS = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+FACTOR = 3.0
 
 
 @pytest.fixture(name="folder")
@@ -25,7 +26,8 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions.jsonl").write_text(QUESTIONS)
     (tmp_path / "rubric.txt").write_text(RUBRIC)
-    save_counting_judge(tmp_path / "models" / "judge")
+    (tmp_path / "pairs.txt").write_text(PAIRS)
+    save_counting_judge(tmp_path / "models" / "judge", FACTOR)  # it writes 1, a score and a choice
     for name, code in FILES.items():
         (tmp_path / name).write_text(code)
     return tmp_path
@@ -76,13 +78,13 @@ def test_judges_page_rubric_is_what_the_judge_is_asked(folder):
     asked = RUBRIC
     for field, value in fields.items():
         asked = asked.replace(field, value)
-    assert verdict.rewards == {"judge": score_of(asked) / 10}
+    assert verdict.rewards == {"judge": score_of(asked, FACTOR) / 10}
 
 
 @pytest.mark.slow
 def test_judges_page_commands_run_with_fewer_updates(folder):
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 10
+    assert len(lines) == 11
     for line in lines:
         asked = re.sub(r"--updates \d+", "--updates 1 --prompts 2 --evaluate-episodes 2", line)
         assert main(shlex.split(asked)[1:]) == 0

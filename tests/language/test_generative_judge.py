@@ -114,6 +114,10 @@ def test_rubric_scales_scores_and_fills_each_field_once():
         ("{prompt} {response}", "has no range of scores; write"),
         ("{response}{score:0-9}{score:0-5}", "several ranges"),
         ("{response}{score:5-5}", "scores 5 to 5 are no range"),
+        ("{first}{score:0-9}", "has no {second}; write"),
+        ("{response}{first}{score:0-9}", "has no {second}; write"),
+        ("{first}{second}{score:0-9}", "has a range of scores beside {first}"),
+        ("{first}{second}{response}", "has {response} beside {first}"),
         ("no such file.txt", "neither a file that can be read nor a rubric"),
         (3, "must be a text or a file; got 3"),
     ],
@@ -121,6 +125,61 @@ def test_rubric_scales_scores_and_fills_each_field_once():
 def test_invalid_rubrics_are_refused(rubric, said):
     with pytest.raises(Mistake, match=said):
         rubric_text(rubric)
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("Better: first", 1.0),
+        ("The first is better: it is short. **Better:** the second.", 0.0),
+        ("better = SAME", 0.5),
+        ("Better: first, no:\nBetter: second", 0.0),
+        ("1", 1.0),
+        ("2.", 0.0),
+    ],
+)
+def test_rubric_reads_which_answer_is_better(answer, share):
+    assert Rubric("{first}{second}").read_score(answer) == share
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "first or second", "Better: 12", "Score: 1", "It is better"]
+)
+def test_rubric_says_why_a_comparison_decides_nothing(answer):
+    with pytest.raises(ValueError, match='without "Better: first"'):
+        Rubric("{first}{second}").read_score(answer)
+
+
+COMPARING = "{first}{first}{second}zzzzzzzzzzzzzzzzzzzz"  # the judge writes 1 (first) or 2, or else
+
+
+def test_judge_that_compares_rewards_the_share_of_wins_in_a_group(folder, questions):
+    family = judged(folder, questions, COMPARING).family
+    one, other = (family.sample(seed, 0) for seed in range(2))
+    if one.answer is None:
+        one, other = other, one
+    said = {one: ["z", "a", "aa", "ab", "aa", "mmmmmmmmmm"], other: ["aa", "zz", "m" * 20]}
+    asked = [(task, text) for n in range(6) for task in said for text in said[task][n : n + 1]]
+    found = family.verify_batch(*map(list, zip(*asked, strict=True)))
+    kinds = set()
+    for (task, text), verdict in zip(asked, found, strict=True):
+        others = list(said[task])
+        others.remove(text)
+        shares = []
+        for each in others:
+            orders = [(text, each), (each, text)]
+            wrote = [score_of(f"{first * 2}{second}{'z' * 20}") for first, second in orders]
+            shares += [{1: 1.0, 2: 0.0}[wrote[0]]] if wrote[0] in (1, 2) else []
+            shares += [{1: 0.0, 2: 1.0}[wrote[1]]] if wrote[1] in (1, 2) else []
+        kinds.add("lost" if verdict.verifier_failed else verdict.rewards["judge"])
+        assert verdict.verifier_failed == (not shares)
+        if shares:
+            assert verdict.rewards["judge"] == pytest.approx(sum(shares) / len(shares))
+            assert ("right" in verdict.rewards) == (task is one)
+    assert len(kinds) > 3
+    assert "lost" in kinds
+    (alone,) = family.verify_batch([one], ["aa"])
+    assert alone.rewards["judge"] == 0.5
 
 
 def test_rubric_is_read_from_a_file(tmp_path):
@@ -188,6 +247,9 @@ def test_answers_on_which_the_judge_says_nothing_readable_are_lost(
 def test_judge_that_gives_no_readable_score_is_refused_before_training(folder, questions):
     world = judged(folder, questions, judge_limit=1)
     with pytest.raises(Mistake, match=r"gives the answer .* no reward \(the judge's answer does"):
+        probe_judge(world, 0)
+    world = judged(folder, questions, "abc{first}{second}")  # it writes 4
+    with pytest.raises(Mistake, match=r"no reward \(it answered '4', without .Better: first.\)"):
         probe_judge(world, 0)
     assert probe_judge(judged(folder, questions), 0).rewards["judge"] >= 0.0
 

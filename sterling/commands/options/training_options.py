@@ -119,7 +119,10 @@ def _add_reward_options(add: Any) -> None:
     judged += "folder, or a run (docs/judges.md)"
     add("--judge", metavar="FILE.py:FUNCTION|FOLDER", help=judged)
     asked = "what a language model that judges is asked, with {prompt}, {response}, {score:0-10} "
-    asked += "and columns such as {answer}; a file or a text (docs/judges.md)"
+    asked += (
+        "and columns such as {answer}, or with {first} and {second}, which it compares; a file "
+    )
+    asked += "or a text (docs/judges.md)"
     add("--rubric", metavar="FILE", help=asked)
     longest = "most tokens of the judge's answer (256)"
     add("--judge-limit", type=option_values.integer, metavar="N", help=longest)

@@ -11,8 +11,9 @@ are equal, where tiny differences would become advantages once a group's rewards
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from statistics import fmean
 from typing import Any
 
 from sterling.language.batch_verdicts import DueVerdict, judge_together
@@ -75,6 +76,28 @@ class GenerativeJudge:
         found = {ids: _value_or_reason(self._score, future) for ids, future in asked.items()}
         return [each if isinstance(each, str) else found[each] for each in prompts]
 
+    def shares_of_wins(
+        self, questions: Sequence[Mapping[str, Any]], groups: Sequence[Hashable]
+    ) -> list[float | str]:
+        """Return the share, 0 to 1, of comparisons that each answer wins against the others of its
+        group, each in both orders, or the reason why it has none. A comparison that the judge does
+        not decide readably is left out; an answer alone has 0.5."""
+        places = range(len(questions))
+        pairs = [(i, k) for i in places for k in places if i != k and groups[i] == groups[k]]
+        asked = [
+            {**questions[i], "first": questions[i][RESPONSE], "second": questions[k][RESPONSE]}
+            for i, k in pairs
+        ]
+        wins: list[list[float]] = [[] for _ in places]
+        reasons: dict[int, str] = {}
+        for (i, k), found in zip(pairs, self.scores(asked), strict=True):
+            if isinstance(found, str):
+                reasons = {i: found, k: found} | reasons
+            else:
+                wins[i].append(found)
+                wins[k].append(1.0 - found)
+        return [fmean(own) if own else reasons.get(n, 0.5) for n, own in enumerate(wins)]
+
     def _prompt(self, fields: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the tokens of what the judge is asked. Special tokens that a question or an answer
         spells are left out: they would end the judge's turn, or begin one of its own."""
@@ -126,7 +149,9 @@ class ModelJudgedQuestions(JudgedQuestions):
     nothing that can be read has no verdict, and the reason says why.
     """
 
-    duty = "It must answer with a score that can be read: name another model, or change the rubric"
+    duty = (
+        "It must answer with a verdict that can be read: name another model, or change the rubric"
+    )
 
     def __init__(self, family: Family, judge: GenerativeJudge):
         self.family, self.model_judge = family, judge
@@ -143,7 +168,13 @@ class ModelJudgedQuestions(JudgedQuestions):
         own = self._verified(tasks, responses)
         asked = [n for n in range(len(tasks)) if n not in own or not own[n].verifier_failed]
         fields = [self._fields(tasks[n], responses[n]) for n in asked]
-        scores = dict(zip(asked, self.model_judge.scores(fields), strict=True))
+        judge = self.model_judge
+        if judge.rubric.compares:
+            groups = [(tasks[n].family, tasks[n].seed, tasks[n].level) for n in asked]
+            found = judge.shares_of_wins(fields, groups)
+        else:
+            found = judge.scores(fields)
+        scores = dict(zip(asked, found, strict=True))
         return [
             _with_score(own.get(n), scores[n]) if n in scores else own[n] for n in range(len(tasks))
         ]
