@@ -28,6 +28,17 @@ def every_feed(feed: Feed) -> bool:
     return True
 
 
+def has_rest(source: Any) -> bool:
+    """Whether ``collect`` of a source, or of one inside it, left something to collect while the
+    learner learns."""
+    return bool(getattr(source, "has_rest", False))
+
+
+def collect_rest(source: Any) -> Any:
+    """Return the source after it has collected what its ``collect`` left, if anything."""
+    return source.collect_rest() if has_rest(source) else source
+
+
 @runtime_checkable
 class Draws(Protocol):
     """The interface from which the updates of one iteration draw their batches."""
@@ -217,6 +228,9 @@ class SourceWrapper:
     visits = property(
         lambda self: self.source.visits, doc="Iterations between two host visits; 0: never."
     )
+    has_rest = property(
+        lambda self: has_rest(self.source), doc="Whether `collect_rest` has something to collect."
+    )
 
     def visit(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Any, Any]:
         """Forward the host visit to ``source``."""
@@ -226,6 +240,10 @@ class SourceWrapper:
     def warm_up(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool) -> Any:
         """Forward the warm-up to ``source``."""
         return self._around(self.source.warm_up(agent, keys, chance=chance))
+
+    def collect_rest(self) -> Any:
+        """Let ``source`` collect what it left."""
+        return self._around(collect_rest(self.source))
 
     def with_feedback(self, feedback: PyTree) -> Any:
         """Pass the state that updates changed on to ``source``."""

@@ -229,6 +229,7 @@ class Generations(NeedsBase):
     rounds: int = 1  # above 1, groups with all answers right or all wrong are replaced by others
     lag: int = 0  # iterations between collecting experience and learning from it
     again: int = 0  # groups of each batch that are replayed solved ones (RLEP)
+    ahead: int = 0  # as lag, but the newest answers are sampled while the learner learns
 
     feeds = (Feed(GENERATED),)
 

@@ -8,12 +8,15 @@
     # at the end of the iteration the source takes over the feedback
     source         = source.with_feedback(feedback)
 
+What a source leaves to ``collect_rest`` is collected while the learner learns, in another thread.
+
 Everything that changes during a run is one tree, :class:`Run`: saving is writing it, resuming is
 reading it. Where the source can be traced, many iterations are one compiled dispatch.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any
 
@@ -24,7 +27,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import random_keys
-from sterling.experience.batch_draws import Draws
+from sterling.experience.batch_draws import Draws, collect_rest, has_rest
 from sterling.experience.stored_rows import with_stored_rows
 from sterling.needs.feed import Feed
 from sterling.training.agent import Agent, Heard
@@ -81,7 +84,11 @@ def iterate_with_draws(run: Run) -> tuple[Run, dict[str, Array], Draws]:
     agent = run.agent.at_iteration(run.iteration)
     due = partial(Feed.is_due, iteration=run.iteration)
     source, draws = run.source.collect(agent, keys_of["draw"], due)
-    agent, heard, metrics = _learn(agent, draws, keys_of, run.iteration)
+    if has_rest(source):
+        source, learned = _collect_while_learning(source, agent, draws, keys_of, run.iteration)
+    else:
+        learned = _learn(agent, draws, keys_of, run.iteration)
+    agent, heard, metrics = learned
     source = with_stored_rows(source.with_feedback(heard[0]), heard[1])
     return Run(agent, source, run.seeds, run.iteration + 1), metrics, draws
 
@@ -114,6 +121,17 @@ def _learn(
     agent: Agent, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
 ) -> tuple[Agent, Heard, dict[str, Array]]:
     return agent.learn(draws, keys, iteration)
+
+
+def _collect_while_learning(
+    source: Any, *learning: Any
+) -> tuple[Any, tuple[Agent, Heard, dict[str, Array]]]:
+    """Collect what the source left, in this thread as always, while another one learns. Where both
+    raise, what collecting raised is told."""
+    with ThreadPoolExecutor(1, "learn") as pool:
+        learned = pool.submit(lambda: jax.block_until_ready(_learn(*learning)))
+        source = collect_rest(source)
+    return source, learned.result()
 
 
 @cache

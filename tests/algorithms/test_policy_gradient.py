@@ -126,7 +126,7 @@ def test_language_presets_begin_at_every_token_limit():
 
 
 @pytest.mark.parametrize("cuts", [{"top_p": 0.9}, {"top_k": 5}])
-@pytest.mark.parametrize("old", [{"lag": 2}, {"again": 1}])
+@pytest.mark.parametrize("old", [{"lag": 2}, {"ahead": 1}, {"again": 1}])
 def test_policy_gradient_refuses_stale_answers_of_cut_sampling_without_weights(cuts, old):
     """Their ratios would begin at 1 as if they were fresh; only ``decoupled`` knows their age."""
     model, (name, count) = tiny(12, "nano"), next(iter(old.items()))

@@ -93,19 +93,20 @@ else:
 """
 
 
-def start(path, kind, dies):
-    options = {**SPEECH, **fields("grpo"), "curriculum": "advantage", "levels": "0-1", "lag": 1}
+def start(path, kind, dies, late):
+    options = {**SPEECH, **fields("grpo"), "curriculum": "advantage", "levels": "0-1", late: 1}
     words = [str(HERE), json.dumps([str(path), kind, dies, options])]
     return subprocess.run([sys.executable, "-c", PROGRAM, *words], env=os.environ, check=False)
 
 
 @pytest.mark.slow  # tests/experience/test_dumped.py stops and resumes one by a signal
-def test_language_training_killed_in_a_rollout_resumes_exactly(tmp_path):
+@pytest.mark.parametrize("late", ["lag", "ahead"])
+def test_language_training_killed_in_a_rollout_resumes_exactly(tmp_path, late):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert start(whole, "train", 0).returncode == 0
-    assert start(broken, "train", 600).returncode == -9  # 128 answers an iteration, 2 seeds
+    assert start(whole, "train", 0, late).returncode == 0
+    assert start(broken, "train", 600, late).returncode == -9  # 128 answers an iteration, 2 seeds
     assert not (broken / "result.json").exists()
-    assert start(broken, "resume", 0).returncode == 0
+    assert start(broken, "resume", 0, late).returncode == 0
     trees = [newest(path) for path in (whole, broken)]
     assert set(trees[0]) == set(trees[1])
     for leaf in trees[0]:

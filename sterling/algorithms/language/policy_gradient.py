@@ -17,8 +17,8 @@ them with other systems; losses and gradients equal TRL's (tests/equations/test_
 pi_old is the policy that sampled the answer. With ``top_k`` or ``top_p``, whose probabilities are
 not the model's own, it is the policy at the start of the iteration. The same holds with
 ``decoupled``; answers of an older policy then get the weight pi_old / pi_sampled, at most ``cap``
-(Hilton 2022). Without ``decoupled`` nothing corrects for old answers (``lag``, ``again``) that were
-sampled with ``top_k`` or ``top_p``, so this combination is refused.
+(Hilton 2022). Without ``decoupled`` nothing corrects for old answers (``lag``, ``ahead`` or
+``again``) that were sampled with ``top_k`` or ``top_p``, so this combination is refused.
 Evidence: benchmarks/language.
 """
 
@@ -99,6 +99,7 @@ class Config:
     solved: bool = False  # learn only from right answers (expert iteration)
     rounds: Count = 1  # sampling rounds; above 1, groups with equal scores are replaced (DAPO)
     lag: Whole = 0  # iterations between sampling an answer and learning from it
+    ahead: Whole = 0  # as lag, but the newest answers are sampled while older ones are learned from
     again: Whole = 0  # prompts of each batch replayed from earlier successes (RLEP)
     temperature: Positive = 1.0  # temperature of sampling and of the learned policy
     top_k: Whole = 0  # sample from the top_k most likely tokens; 0: all
@@ -121,7 +122,7 @@ def needs(config: Config) -> Generations:
     return Generations(
         *(config.prompts, config.group, config.epochs * config.minibatches, config.limit),
         *(float(config.temperature), config.top_k, 1.0 if config.top_p is None else config.top_p),
-        *(config.rounds, config.lag, config.again),
+        *(config.rounds, config.lag, config.again, config.ahead),
     )
 
 

@@ -109,7 +109,8 @@ def uncorrected_staleness(config: Any) -> str:
     """
     if config.decoupled or not recomputes_log_probs(config) or config.rule == "reinforce":
         return ""
-    return " and ".join(f"{each}={n}" for each in ("lag", "again") if (n := getattr(config, each)))
+    old = ("lag", "ahead", "again")
+    return " and ".join(f"{each}={n}" for each in old if (n := getattr(config, each)))
 
 
 def overlong_tokens(config: Any) -> int:

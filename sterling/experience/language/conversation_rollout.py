@@ -140,7 +140,7 @@ class Conversation(NoVisits, eqx.Module):
 
     def with_feedback(self, feedback: PyTree) -> Conversation:
         """Return the source with the curriculum that updates changed."""
-        return dataclasses.replace(self, curriculum=feedback[0])
+        return dataclasses.replace(self, curriculum=self.curriculum.after_learning(feedback[0]))
 
     def reset_statistics(self) -> Conversation:
         """Return the source with an empty tally, and empty the host's."""

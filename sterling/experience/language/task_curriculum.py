@@ -89,6 +89,11 @@ class Curriculum(eqx.Module):
         hot = jax.nn.one_hot(asked, self.value.shape[1])
         return self._update(jnp.einsum("sr,sra->sa", advantage, hot), jnp.sum(hot, 1) + flat)
 
+    def after_learning(self, learned: Curriculum) -> Curriculum:
+        """Return the curriculum that has the answers of this one, and what learning changed in
+        ``learned``: of each kind only one of them counts."""
+        return learned if self.kind == "advantage" else self
+
     def _update(
         self, total: Float[Array, "seed arm"], seen: Float[Array, "seed arm"]
     ) -> Curriculum:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.actor import Actor
-from sterling.experience.batch_draws import Due, NoVisits, every_feed
+from sterling.experience.batch_draws import Due, NoVisits, collect_rest, every_feed, has_rest
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.types import Feed, Record, Signals
 
@@ -56,6 +56,15 @@ class Mix(NoVisits, eqx.Module):
         each = enumerate(self.sources)
         pairs = [x.collect(agent, named.fold_each(keys, "part", at), due) for at, x in each]
         return Mix(tuple(x for x, _ in pairs)), MixedDraws(tuple(draws for _, draws in pairs))
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a source has something left to collect."""
+        return any(map(has_rest, self.sources))
+
+    def collect_rest(self) -> Mix:
+        """Let every source collect what it left."""
+        return self._each(collect_rest)
 
     def with_feedback(self, feedback: PyTree) -> Mix:
         """Pass each source the state that updates changed."""

@@ -39,7 +39,7 @@ from sterling.training.language.text_world import (
 )
 from sterling.training.loop import Run
 from sterling.training.phases.phase_sequence import learner_needs, total_iterations
-from sterling.types import Comparisons, Mistake
+from sterling.types import Comparisons, Generations, Mistake
 
 
 def run_builder(settings: Settings) -> Callable[..., Run]:
@@ -113,38 +113,53 @@ def _generation_source(
 ) -> Any:
     """Return the source of the agents' own answers, mixed with replayed ones if asked for."""
     speech, needs = language_settings(settings), learner_needs(settings)
-    none, turns = jnp.zeros((), jnp.int32), getattr(settings.config, "turns", 0)
-    if 0 < turns < place.turns:
-        said = f"turns={turns} would ignore the rewards of later turns: {place.name} has "
-        raise Mistake(f"{said}{place.turns} turns. Give turns={place.turns}.")
-    if speech.curriculum != "uniform" and len(levels) == 1:
-        raise Mistake("curriculum needs several levels. Give for instance levels=0-3.")
+    _check_generation(settings, place, levels, needs)
     if speech.replay:
         count, warmth = total_iterations(settings), float(needs.temperature)
         return RecordedBatches.open_folder(Path(speech.replay), count, voice.rule, warmth)
-    if needs.again and not speech.pool:
-        raise Mistake("again needs a folder of batches written by dump. Give pool=FOLDER.")
-    if needs.again >= needs.prompts:
-        raise Mistake(
-            f"again={needs.again} must be below prompts={needs.prompts}, or no new questions remain"
-        )
     fresh = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
     # Batches with answers of a pool that has no named rewards are stored without any.
     known = not needs.again or raw_rewards.names_in_folder(Path(speech.pool)) is not None
     raw = RawRewards(place.turns) if speech.dump and known else None
     host = ConversationHost(place, voice, fresh, levels, raw)
     source: Any = Conversation.create(host, seeds, speech.curriculum)
-    if needs.lag:
+    if late := needs.lag or needs.ahead:
         blank = to_record([GroupedLines([], [])] * seeds, voice, host.rows, raw)
-        source = DelayedSource.create(source, needs.lag, blank)
+        source = DelayedSource.create(source, late, blank, ahead=needs.ahead > 0)
     if needs.again:
         sizes = {"group": needs.group, "seats": place.seats, "tokens": voice.context - 1}
         how: dict[str, Any] = {"rule": voice.rule, "raw": raw, "temperature": voice.temperature}
         pool = SolvedGroups.load_folder(Path(speech.pool), needs.again, **sizes, **how)
         source = Mix((source, pool))
+    none = jnp.zeros((), jnp.int32)
     return (
         BatchRecorder(source, none, Path(speech.dump), speech.held_out) if speech.dump else source
     )
+
+
+def _check_generation(
+    settings: Settings, place: TextWorld, levels: tuple[int, ...], needs: Generations
+) -> None:
+    """Raise Mistake for settings of the agents' own answers that do not go together."""
+    speech, turns = language_settings(settings), getattr(settings.config, "turns", 0)
+    if 0 < turns < place.turns:
+        said = f"turns={turns} would ignore the rewards of later turns: {place.name} has "
+        raise Mistake(f"{said}{place.turns} turns. Give turns={place.turns}.")
+    if speech.curriculum != "uniform" and len(levels) == 1:
+        raise Mistake("curriculum needs several levels. Give for instance levels=0-3.")
+    if needs.ahead and needs.lag:
+        wrong = f"lag={needs.lag} and ahead={needs.ahead} both say how old answers are"
+        raise Mistake(f"{wrong}. Give one of them.")
+    if speech.replay and needs.ahead:
+        raise Mistake("replay samples no answers, so none can be sampled ahead. Leave out ahead.")
+    if speech.replay:
+        return
+    if needs.again and not speech.pool:
+        raise Mistake("again needs a folder of batches written by dump. Give pool=FOLDER.")
+    if needs.again >= needs.prompts:
+        raise Mistake(
+            f"again={needs.again} must be below prompts={needs.prompts}, or no new questions remain"
+        )
 
 
 def _comparison_source(
