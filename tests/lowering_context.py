@@ -1,7 +1,8 @@
 """One MLIR context for many programs: to make one takes as long as to lower a small program.
 
 JAX makes a context for every program that it lowers. Most programs of tests are single operations
-on arrays of a new shape, of which one process lowers thousands.
+on arrays of a new shape, of which one process lowers thousands. A program that is lowered while its
+thread lowers another one has a context of its own: in the same one it would become a part of it.
 """
 
 import threading
@@ -28,9 +29,19 @@ def shared(make: Callable[[], Any]) -> Callable[[], Any]:
     held = _OfThread()
 
     def context() -> Any:
+        if lowers_another():
+            return make()
         if held.context is None or held.programs == MOST_PROGRAMS:
             held.context, held.programs = make(), 0
         held.programs += 1
         return held.context
 
     return context
+
+
+def lowers_another() -> bool:
+    """Whether this thread is lowering a program now."""
+    try:
+        return mlir.ir.Context.current is not None
+    except ValueError:  # there is none
+        return False

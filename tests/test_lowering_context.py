@@ -26,6 +26,16 @@ def test_threads_share_no_context():
     assert others[0] is not context()
 
 
+def test_program_that_is_lowered_within_another_has_a_context_of_its_own():
+    outer = mlir.make_ir_context()
+    with outer:
+        assert mlir.make_ir_context() is not outer
+        inner = jax.jit(lambda x: jnp.sum(x) + 2.0)
+        module = mlir.ir.Module.create(loc=mlir.ir.Location.unknown(outer))
+        with mlir.ir.InsertionPoint(module.body), mlir.ir.Location.unknown(outer):
+            assert inner(jnp.ones(7)) == 9.0
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_programs_in_one_context_compute_the_same(size):
     assert len({id(mlir.make_ir_context()) for _ in range(3)}) < 3

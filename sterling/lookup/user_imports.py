@@ -41,10 +41,8 @@ OWN_PREFIXES = (  # prefixes of Sterling's own environment names; none is a modu
 TASK_WRAPPERS = ("tools:", "try-again:")
 OPTION_START = re.compile(r",(?=[a-z_]+=)")
 _LIBRARY_PATHS = ("importlib", "site-packages", str(Path(__file__).parents[1]))
-_SCRIPT_MODULES = (
-    "__main__",
-    "__mp_main__",
-)  # importing them again would run the user's script again
+# Importing these again would run the user's script again.
+_SCRIPT_MODULES = ("__main__", "__mp_main__")
 _NAMES: dict[str, str] = {}  # file -> the name of its module in sys.modules
 
 
@@ -276,15 +274,15 @@ def _imported_from(file: str) -> types.ModuleType | None:
     every iteration, so the answer is remembered while ``sys.modules`` holds it."""
     name = _NAMES.get(file, "")
     if name not in sys.modules or not _is_from(sys.modules[name], file):
-        modules = [(each, module) for each, module in list(sys.modules.items())
-                   if each not in _SCRIPT_MODULES]  # fmt: skip
-        name = next((each for each, module in modules if _is_from(module, file)), "")
+        loaded = list(sys.modules.items())
+        name = next((each for each, module in loaded if _is_from(module, file)), "")
         _NAMES[file] = name
     return sys.modules.get(name)
 
 
 def _is_from(module: Any, file: str) -> bool:
-    return getattr(module, "__file__", None) == file
+    own = getattr(module, "__file__", None) == file
+    return own and module.__name__ not in _SCRIPT_MODULES
 
 
 def _unused_module_name(path: Path) -> str:

@@ -148,16 +148,8 @@ def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
     """Raise Mistake for settings of an environment's questions in a run that has none."""
     usual = LanguageSettings()
     asked = (
-        "levels",
-        "agent",
-        "judge",
-        "rubric",
-        "judge_limit",
-        "rewards",
-        "rewards_each",
-        "right_if",
-        "examples",
-        "scene_seconds",
+        *("levels", "agent", "judge", "rubric", "judge_limit", "rewards", "rewards_each"),
+        *("right_if", "examples", "scene_seconds"),
     )
     said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
     if said:
