@@ -9,7 +9,11 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
+        "sterling.envs.goal_worlds.goal_tasks",
+        "sterling.envs.hosted.pettingzoo_env",
+        "sterling.envs.hosted.registered_env",
         "sterling.envs.hosted.worker_loop",
+        "sterling.envs.padding.padded_observations",
         "sterling.language.adapters.user_tasks",
         "sterling.language.agent_programs.resident_process",
         "sterling.language.sandbox.run_untrusted",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.hosted.action_bounds import agent_action_space, clip_to_box, is_bounded
+from sterling.envs.actions.action_bounds import agent_action_space, clip_to_box, is_bounded
 from sterling.envs.hosted.shared_memory import cast_observations, plain_space, space_leaves
 from sterling.problem.joined_path import joined_path
 from sterling.types import Mistake

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sterling.envs.hosted.action_bounds import agent_action_space
+from sterling.envs.actions.action_bounds import agent_action_space
 from sterling.envs.hosted.reported_channels import OBJECTIVES
 from sterling.envs.hosted.shared_memory import EnvDescription
 from sterling.lookup.name_suggestions import did_you_mean

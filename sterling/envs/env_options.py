@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Mistake
+from sterling.system.mistake import Mistake
 
 MAX_INT32 = 2**31 - 1  # Sterling counts steps in 32 bits
 MAX_SECONDS = 1e9  # sockets need a finite timeout

@@ -86,10 +86,10 @@ def make(
 def _with_plain_actions(world: World, bound: Any) -> World:
     """Wrap a world: end open sides of its boxes of actions if asked, nested actions as one row, and
     masks as one row of the choices that are then made."""
+    from sterling.envs.actions.action_bounds import is_bounded
     from sterling.envs.actions.action_masks import FlattenActionMask, has_unsupported_mask
     from sterling.envs.actions.bounded_actions import BoundedActions, RescaleAction
     from sterling.envs.actions.flat_actions import FlatActions, needs_flat_actions
-    from sterling.envs.hosted.action_bounds import is_bounded
 
     if bound is not None:
         world = BoundedActions(world, bound)
@@ -158,9 +158,9 @@ def _make_unflattened(
 
 def _wrap_world(world: World, stack: int | None) -> World:
     """Wrap a world: stack observations if asked, rescale bounded actions to [-1, 1]."""
+    from sterling.envs.actions.action_bounds import is_bounded
     from sterling.envs.actions.bounded_actions import RescaleAction
     from sterling.envs.frame_stack import FrameStack
-    from sterling.envs.hosted.action_bounds import is_bounded
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
     return RescaleAction(world) if is_bounded(world.spec.action) else world
@@ -221,7 +221,8 @@ def _make_gymnasium_world(
 
     from sterling.envs.compiled import envpool_env
     from sterling.envs.goal_worlds.goal_tasks import CHANNEL, GOALS, is_goal_world, with_goals
-    from sterling.envs.hosted.hosted_env import HostWorld, make_registered_env
+    from sterling.envs.hosted.hosted_env import HostWorld
+    from sterling.envs.hosted.registered_env import make_registered_env
 
     if reason := envpool_env.unavailable_reason():
         warnings.warn(f"{reason}: {name} is stepped from Python, which is slower.", stacklevel=4)

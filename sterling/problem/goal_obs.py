@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from gymnasium import spaces
-from jaxtyping import Array
 
 from sterling.system.mistake import Mistake
 
 OBSERVATION, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
-GoalJudge: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+# Of arrays of JAX, which is not imported here: workers import this file.
+GoalJudge: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def has_goals(obs: spaces.Space[Any]) -> bool:

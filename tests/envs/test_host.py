@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from sterling import envs
 from sterling.data.space_json import to_agent_action, to_stored_action
-from sterling.envs.hosted.action_bounds import to_env_action
+from sterling.envs.actions.action_bounds import to_env_action
 from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
 
@@ -181,12 +181,21 @@ def test_hosted_env_actions_keep_bounds_and_dtype_of_the_environment():
     assert np.isclose(world.spec.action.high, 0.1).all()
 
 
-def test_workers_do_not_load_jax():
-    class Look(Walk):
-        def reset(self, **options):
-            return np.array([0.0, float("jax" in sys.modules)]), {}
+class LooksForJax(Walk):
+    """Observes whether JAX is loaded."""
 
-    world = HostWorld(Look, (0,), 1, workers=1)
+    def reset(self, **options):
+        return np.array([0.0, float("jax" in sys.modules)]), {}
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_workers_do_not_load_jax(registered, monkeypatch):
+    factory = type("Here", (LooksForJax,), {})  # sent as its source: this file imports JAX
+    if registered:
+        monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
+        gymnasium.register("LooksForJax-v0", factory)
+        factory = "LooksForJax-v0"
+    world = HostWorld(factory, (0,), 1, workers=1)
     obs, _ = run(world, [])
     world.close()
     assert obs[0, 0, 1] == 0

@@ -11,10 +11,10 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling.deploy.graph.graph_builder import GraphBuilder, Value
+from sterling.envs.actions.action_bounds import is_bounded
 from sterling.envs.actions.action_masks import FlattenActionMask
 from sterling.envs.actions.bounded_actions import RescaleAction
 from sterling.envs.actions.flat_actions import FlatActions
-from sterling.envs.hosted.action_bounds import is_bounded
 from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.envs.world_wrappers import Flatten
 from sterling.problem import critic_only_obs

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key, PyTree
 
-from sterling.envs.hosted.action_bounds import (
+from sterling.envs.actions.action_bounds import (
     MAX_ACTION_RANGE,
     bounded_space,
     has_open_side,
@@ -54,7 +54,7 @@ class RescaleAction(Wrapper):
 
 
 class BoundedActions(Wrapper):
-    """Boxes of actions whose open sides end: see ``hosted/action_bounds.bounded_space``."""
+    """Boxes of actions whose open sides end: see ``actions/action_bounds.bounded_space``."""
 
     def __init__(self, world: World, bound: Any):
         number = isinstance(bound, (int, float)) and not isinstance(bound, bool)

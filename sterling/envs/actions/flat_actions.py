@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Key, PyTree
 
-from sterling.envs.hosted.action_bounds import is_bounded
+from sterling.envs.actions.action_bounds import is_bounded
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
 from sterling.envs.world_wrappers import Wrapper
 from sterling.problem.action_choices import choice_sizes

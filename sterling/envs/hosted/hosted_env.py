@@ -10,26 +10,22 @@ and its episode is truncated and marked invalid: the failed step is a row with `
 
 from __future__ import annotations
 
-import functools
-import importlib
 import os
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
 from sterling.envs import declared_channels
+from sterling.envs.actions.action_bounds import to_env_action
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.env_options import check_seconds, check_whole_number
 from sterling.envs.goal_worlds.goal_tasks import seed_of_copy
 from sterling.envs.goal_worlds.gymnasium_goals import with_host_judge
-from sterling.envs.hosted.action_bounds import to_env_action
 from sterling.envs.hosted.failure_limit import DEFAULT, MORE_FAILURES, FailureLimit
+from sterling.envs.hosted.registered_env import env_builder
 from sterling.envs.hosted.reported_masks import with_laid_out_mask
 from sterling.envs.hosted.shared_memory import (
     BUILD,
@@ -44,10 +40,9 @@ from sterling.envs.hosted.worker_pool import Fault, WorldFailed, make_runner
 from sterling.envs.padding.padded_observations import pad_factory, pad_for_agent
 from sterling.lookup.factory_names import factory_name
 from sterling.problem.channels import channel_name, parse_channels
-from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import IS_WINDOWS
-from sterling.types import Action, AnyArray, Mistake, Obs, Step
+from sterling.types import Action, AnyArray, Obs, Step
 
 
 class HostWorld:
@@ -115,7 +110,7 @@ class HostWorld:
         self._failure_limit = FailureLimit(total, max_failures)
         self._builds, self._has_tasks = np.zeros(total, int), hasattr(factory, "has_tasks")
         self._must_reset, self._unbuilt = np.zeros(total, bool), np.ones(total, bool)
-        build = pad_factory(_env_builder(factory, self.name), max_items, max_edges)
+        build = pad_factory(env_builder(factory, self.name), max_items, max_edges)
         wanted = parse_channels(str(channels))
         report: ReportOptions = (tuple(wanted), declared_channels.parse_weights(reward_weights))
         default = 0 if IS_WINDOWS else os.cpu_count() or 1
@@ -263,33 +258,3 @@ class HostWorld:
     def _by_seed(self, array: np.ndarray) -> np.ndarray:
         """Reshape (seed * env, ...) to (seed, env, ...)."""
         return array.reshape(self.seeds, self.envs, *array.shape[1:])
-
-
-def _env_builder(factory: Any, name: str) -> Callable[[], Any]:
-    """Return the factory itself, or one that makes the environment registered under an id."""
-    if not isinstance(factory, str):
-        if not callable(factory):
-            kind, built = type(factory).__name__, isinstance(factory, gymnasium.Env)
-            remedy = f" Write `lambda: {kind}(...)`." if built else ""
-            said = "is neither the id of an environment nor a function that builds one."
-            raise Mistake(f"{shown_value(factory)} {said}{remedy}")
-        return factory
-    module, _, identity = factory.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-        # the spec is sent to workers, which do not know what is registered here
-        spec = gymnasium.spec(identity)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise Mistake(f"Environment {name}: {error}") from error
-    return functools.partial(make_registered_env, spec)
-
-
-def make_registered_env(spec: Any, /, **options: Any) -> gymnasium.Env[Any, Any]:
-    """Make a registered environment without Gymnasium's checker (``HostWorld`` has its own) and
-    without the warnings that packages give while they build it, such as missing screens or lowered
-    precision. Some build their spaces, and so warn, whenever they are asked for them."""
-    warnings.filterwarnings("ignore", ".*precision lowered by casting")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return gymnasium.make(spec, disable_env_checker=True, **options)

@@ -17,12 +17,14 @@ import importlib.util
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sterling.envs.env_options import HOST_OPTIONS, check_bool, check_options
-from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.problem.critic_only_obs import STATE
-from sterling.types import Mistake, World
+from sterling.system.mistake import Mistake
+
+if TYPE_CHECKING:
+    from sterling.types import World
 
 NAME_PATTERN = re.compile(r"(\w+)/(\w+)")
 EXTRA_PACKAGES = ("mpe2",)  # packages that the extra installs beside PettingZoo
@@ -55,6 +57,8 @@ def knows(name: str) -> bool:
 
 def make_world(name: str, copies: dict[str, Any], purpose: str, options: dict[str, Any]) -> World:
     """Make a world of copies of the environment, stepped in worker processes."""
+    from sterling.envs.hosted.hosted_env import HostWorld  # workers import this file, without JAX
+
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
     check_bool(STATE, own.get(STATE, False))
     _check_accepted(name, {key: value for key, value in own.items() if key != STATE})

@@ -26,8 +26,8 @@ from gymnasium.spaces import Dict
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Key, PyTree
 
+from sterling.envs.actions.action_bounds import agent_action_space, to_env_action
 from sterling.envs.compiled.envpool_env import env_seed
-from sterling.envs.hosted.action_bounds import agent_action_space, to_env_action
 from sterling.envs.hosted.shared_memory import (
     LARGEST_NUMBER,
     cast_observations,

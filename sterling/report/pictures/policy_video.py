@@ -25,7 +25,7 @@ from jaxtyping import Array, Key, PyTree, UInt8
 from sterling import envs, random_keys
 from sterling.envs.compiled import envpool_env
 from sterling.envs.env_options import HOST_OPTIONS
-from sterling.envs.hosted.hosted_env import make_registered_env
+from sterling.envs.hosted.registered_env import make_registered_env
 from sterling.envs.registry import find_backend
 from sterling.envs.summaries import OPTION as SUMMARIES
 from sterling.lookup import user_imports

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import algorithms, envs, random_keys
+from sterling.envs.actions.action_bounds import has_open_side
 from sterling.envs.env_options import check_reserved_names
-from sterling.envs.hosted.action_bounds import has_open_side
 from sterling.equations.augmentation_words import fit_augmentation
 from sterling.experience.batch_draws import Source
 from sterling.experience.offline.batch_augmentation import Augment

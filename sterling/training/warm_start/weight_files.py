@@ -13,7 +13,7 @@ from gymnasium import spaces
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from sterling.envs.hosted.action_bounds import is_bounded
+from sterling.envs.actions.action_bounds import is_bounded
 from sterling.problem.joined_path import named_leaves
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
