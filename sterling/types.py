@@ -199,7 +199,7 @@ class Algorithm(Protocol):
     feed of ``DREAM`` the algorithm rolls out its model from real rows ``(branch, ...)``:
 
         member(state, key, env) -> state                      # env: its number, from 0
-        imagine(state, rows, valid, key) -> branches          # a Record (time, branch, ...)
+        imagine(state, rows, valid, key) -> branches    # a Record (time, branch, ...), with extras
 
     An algorithm that adapts to a task (``Rollouts(length, adapt=n)``; with a replay or a log
     ``Needs(adapt=n)``) makes the state for it from the first n rows of a task,

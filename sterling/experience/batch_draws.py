@@ -141,6 +141,11 @@ class Source(Protocol):
 class StoredRows(Source, Protocol):
     """The interface of sources that store rows, from which a learned model can be rolled out."""
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The kept extras that n-step returns sum, as they do rewards."""
+        ...
+
     def starts(
         self, count: int, keys: Key[Array, "seed"]
     ) -> tuple[Record, Bool[Array, "seed count"]]:

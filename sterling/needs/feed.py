@@ -14,6 +14,7 @@ DREAM = "dream"  # rollouts of a learned model, from rows of the replay or the l
 LABELS = "labels"  # pairs of segments of the replay, and which of them is preferred
 TEACHER_ACTION = "teacher_action"  # extra of rows: what the run's teacher would have done
 GENERATED, TEXTS, PAIRS = "said", "texts", "pairs"  # for language models: own answers, texts, pairs
+ONE_STEP = ("reward_now", "discount_now")  # extras that "one_step" adds
 ADDED = {  # extras that a feed may ask for, from a replay as from a log
     "next_action": "the action of the next row; 0 at an episode's end",
     "one_step": "reward_now and discount_now, of the row's own step beside its n-step return",

@@ -112,7 +112,7 @@ def _explained_extras(feed: Feed, batch: Record) -> Iterator[None]:
             raise
         known = ", ".join(sorted(batch.extras)) or "none"
         remedy = (
-            "Rows of a model have what add of their feed names; imagine gets what keep names."
+            "Rows of a model have what imagine returns in extras and what add of their feed names."
             if feed.of == DREAM
             else "Name it in keep of Needs (a channel, episode/NAME, what act returns) or in add "
             "of the feed."

@@ -69,7 +69,7 @@ class FeedLearner:
 
         obs, action = (jax.tree.map(twice, x) for x in (rows.obs, rows.action))
         ones, never = jnp.ones((2, valid.size)), jnp.zeros((2, valid.size), bool)
-        return Record(obs, action, ones, ones, obs, never, twice(valid))
+        return Record(obs, action, ones, ones, obs, never, twice(valid), {"doubt": 2.0 * ones})
 
     def learn(self, state, batch, key):
         """Count the batch, and report the mean of all its numbers."""

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from marked_log import marked_log
+from marked_log import ACTIONS, OBS, marked_log
 
 from sterling.data.device_dataset import HostDataset
 from sterling.experience.offline.dataset_batches import DatasetSource
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
 from sterling.needs.feed import DREAM
-from sterling.types import Dreams, Feed, Needs, Record
+from sterling.problem.channels import Channel
+from sterling.types import Dreams, Feed, Mistake, Needs, Record, Spec
 
 LENGTHS = np.array((3, 8, 20))
 BEGINS = np.cumsum(LENGTHS) - LENGTHS  # rows at which episodes begin
@@ -41,12 +42,12 @@ def dreaming(**more):
     dreams = Dreams(BRANCHES, STEPS, size=BRANCHES * STEPS, real=0.25)
     needs = Needs(0, (Feed(DREAM, batch=200, updates=2, dreams=dreams, **more),))
     stored = DatasetSource.create(marked_log(LENGTHS), needs_without_dreams(needs))
-    return Dream.create(stored, needs.feeds[0], KEYS)
+    return Dream.create(stored, needs.feeds[0], KEYS, Counting())
 
 
-def drawn(source):
+def drawn(source, agent=None):
     """Two batches of every seed, as NumPy."""
-    source, draws = source.collect(Counting(), KEYS)
+    source, draws = source.collect(agent or Counting(), KEYS)
     chances = draws.presample(source.feed, KEYS)
     seeds = jnp.arange(SEEDS, dtype=jnp.int32)
     each = jax.vmap(lambda chance, seed: draws.draw(source.feed, seed, None, chance), (0, None))
@@ -101,3 +102,112 @@ def test_sequences_of_model_rollouts_of_a_log_lie_in_one_of_them():
 def test_model_rollouts_of_a_log_wait_until_their_feed_is_due(due):
     source, _ = dreaming(every=2).collect(Counting(), KEYS, lambda feed: due)
     assert int(source.dreams.count) == (STEPS + 1) * due
+
+
+class Doubting(Counting):
+    """Its rows also hold their episode's number, a vector, and what they cost, which is kept of
+    real rows."""
+
+    renamed: dict[str, str] = eqx.field(static=True, default_factory=dict)
+    shaped: str = eqx.field(static=True, default="")
+
+    def imagine(self, rows, valid, keys):
+        made = super().imagine(rows, valid, keys)
+        number = made.obs[..., 0].astype(jnp.int32)
+        extras = {"number": number, "pair": jnp.stack([made.obs[..., 1], made.reward], -1)}
+        extras |= {"cost": 10.0 ** made.obs[..., 1], "sure": made.mask}
+        if self.shaped == "branch":
+            extras["pair"] = extras["pair"][:, 0]
+        if self.shaped == "tree":
+            extras["pair"] = {"one": extras["number"]}
+        if self.shaped == "type":
+            extras["cost"] = number
+        return dataclasses.replace(
+            made, extras={self.renamed.get(name, name): x for name, x in extras.items()}
+        )
+
+
+COSTS = {"extra/cost": 2.0 * np.arange(LENGTHS.sum(), dtype=np.float32)}
+CHANNELS = {"cost": Channel()}
+
+
+def doubting(agent, keep=("cost",), **more):
+    """A batch of each update and seed, of a log with costs and rollouts that ``agent`` imagines."""
+    dreams = Dreams(BRANCHES, STEPS, size=BRANCHES * STEPS, real=0.25)
+    needs = Needs(0, (Feed(DREAM, batch=80, updates=2, dreams=dreams, **more),), keep=keep)
+    spec = Spec(OBS, ACTIONS, channels=CHANNELS)
+    log = marked_log(LENGTHS, columns=COSTS)
+    stored = DatasetSource.create(log, needs_without_dreams(needs), spec=spec)
+    return drawn(Dream.create(stored, needs.feeds[0], KEYS, agent), agent)
+
+
+@pytest.mark.parametrize("length", [0, 2])
+def test_extras_of_imagined_rows_are_in_batches_and_zero_in_real_rows_that_lack_them(length):
+    batch = doubting(Doubting(), length=length)
+    real = batch.obs[..., 1] >= 0
+    assert set(batch.extras) == {"number", "pair", "cost", "sure"}
+    number, step = batch.obs[..., 0].astype(np.int32), batch.obs[..., 1]
+    np.testing.assert_array_equal(batch.extras["number"], np.where(real, 0, number))
+    assert batch.extras["number"].dtype == np.int32
+    pair = np.where(real[..., None], 0, np.stack([step, batch.reward], -1))
+    np.testing.assert_array_equal(batch.extras["pair"], pair)
+    np.testing.assert_array_equal(batch.extras["sure"], ~real)
+    cost = np.where(real, 2.0 * batch.reward, np.float32(10.0) ** np.minimum(step, 0.0))
+    np.testing.assert_allclose(batch.extras["cost"], cost, rtol=1e-6)
+
+
+def test_n_step_returns_sum_what_imagined_rows_cost_as_what_real_rows_cost():
+    batch = doubting(Doubting(), n_step=2)
+    step = batch.obs[..., 1]
+    assert set(np.unique(step[step < 0])) == {-1.0, -2.0, -3.0}
+    for at, (cost, pair) in {-1: (0.1, -1), -2: (0.01, -2), -3: (0.001, -3)}.items():
+        rows = step == at
+        # discounts of the model are its rewards, those of the real rows
+        following = np.where(at == -3, 0.0, batch.extras["pair"][rows][:, 1] * cost / 10)
+        np.testing.assert_allclose(batch.extras["cost"][rows], cost + following, rtol=1e-5)
+        np.testing.assert_array_equal(batch.extras["pair"][rows][:, 0], pair)
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "said"),
+    [
+        (
+            {"shaped": "branch"},
+            {},
+            r"'pair' of shape \(6, 2\), but its rows are \(3, 6\): \(time, ",
+        ),
+        ({"shaped": "tree"}, {}, "'pair' that is no array of numbers"),
+        ({"shaped": "type"}, {}, r"'cost' of shape \(\) and type int32, but real rows .* float32"),
+        ({}, {"keep": ()}, "'cost', which real rows have if keep of Needs names it"),
+        ({"renamed": {"pair": "next_action"}}, {"add": ("next_action",)}, "'next_action', a name"),
+        ({"renamed": {"pair": "reward_now"}}, {"add": ("one_step",)}, "'reward_now', a name of"),
+        ({"renamed": {"pair": "past/0"}}, {}, "'past/0', a name of rows' own extras"),
+    ],
+    ids=["shape", "tree", "type", "not kept", "next action", "one step", "past"],
+)
+def test_extras_of_imagined_rows_are_refused_in_one_line_where_they_cannot_be_kept(
+    made, more, said
+):
+    with pytest.raises(Mistake, match=said) as caught:
+        doubting(Doubting(**made), **more)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (
+            Doubting(renamed={"pair": "couple"}),
+            r"'couple' as nothing when .* \(\(2,\), 'float32'\)",
+        ),
+        (Doubting(shaped="type"), r"'cost' as \(\(\), 'float32'\) when .* \(\(\), 'int32'\)"),
+        (Counting(), "'cost' .* and now as nothing. Return the same extras in every call"),
+    ],
+    ids=["name", "type", "none"],
+)
+def test_extras_of_imagined_rows_that_change_in_a_later_call_are_refused(after, said):
+    needs = Needs(0, (Feed(DREAM, batch=8, dreams=Dreams(BRANCHES, STEPS, 18, 0.0)),))
+    stored = DatasetSource.create(marked_log(LENGTHS), needs_without_dreams(needs))
+    source = Dream.create(stored, needs.feeds[0], KEYS, Doubting())
+    with pytest.raises(Mistake, match=said):
+        source.collect(after, KEYS)

@@ -75,7 +75,7 @@ def begun(world, horizon, seeds=(0, 1), asked=None, **fields):
     replay = Replay.create(
         Rollout.create(world, 1, start), needs_without_dreams(needs), 1, start, 200
     )
-    return Dream.create(replay.warm_up(agent, start), dream_feed(needs), start), agent
+    return Dream.create(replay.warm_up(agent, start), dream_feed(needs), start, agent), agent
 
 
 def asking(needs, **changed):

@@ -32,7 +32,7 @@ def lacking_loss(state, batch, key):
             Mistake,
             r"learn reads extras\['episode/return'\], but .* its batch are cost, log_prob. Name it",
         ),
-        ("dream", lacking_return, Mistake, "Rows of a model have what add of their feed names"),
+        ("dream", lacking_return, Mistake, "Rows of a model have what imagine returns"),
         ("fresh", lacking_loss, KeyError, "los"),
     ],
     ids=["extra", "extra of a model's rows", "other name"],

@@ -100,6 +100,11 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         """Whether drawing can be compiled; False for files larger than memory."""
         return isinstance(self.data, DeviceDataset)
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """Return the kept columns that n-step returns sum, as they do rewards."""
+        return tuple(each.name for each in self.kept if each.summed)
+
     def collect(
         self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[DatasetSource, DatasetSource | PreloadedBatches]:

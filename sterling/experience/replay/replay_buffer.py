@@ -43,7 +43,7 @@ from sterling.experience.rollouts.rollout_wrapper import Around
 from sterling.experience.store_memory_check import check_memory
 from sterling.experience.stored_rows import RowsToStore
 from sterling.needs.feed import PAD
-from sterling.types import AnyNeeds, Mistake, Record, World
+from sterling.types import AnyNeeds, Mistake, Record
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
 
@@ -117,10 +117,8 @@ class Replay(SourceWrapper, eqx.Module):
         found = ReturnsToGo.create(empty, needs), RingTasks.create(empty, needs)
         return cls(source, empty, priorities, needs, change, form, episodes, *found)
 
-    @property
-    def world(self) -> World:
-        """Return the world that experience comes from."""
-        return self.source.world
+    world = property(lambda self: self.source.world, doc="The world that experience comes from.")
+    summed = property(lambda self: self.ring.summed, doc="Extras that n-step returns sum.")
 
     def from_checkpoint(self, fresh: Replay) -> Replay:
         """Return the saved buffer, completed from ``fresh``.

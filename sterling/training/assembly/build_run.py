@@ -86,13 +86,13 @@ def _log_run_builder(settings: Settings) -> Callable[..., Run]:
         run_dataset.check_tells_channels(settings, agent, spec)
         if warm and settings.init is not None:
             agent = start_agent(settings, spec, agent)
-        return Run(agent, source_of(seeds), seeds, jnp.zeros((), jnp.int32))
+        return Run(agent, source_of(seeds, agent), seeds, jnp.zeros((), jnp.int32))
 
     return begin
 
 
-def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]], Source]]:
-    """Return the log's problem, and a function that creates the source of its rows."""
+def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"], Agent], Source]]:
+    """Return the log's problem, and a function that creates the source of its rows for agents."""
     algorithm: Any = algorithms.find(settings.algorithm)
     assert settings.data is not None
     needs, sampling = algorithm.needs(settings.config), settings.data.sampling
@@ -101,11 +101,11 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[Int[Array, "seed"]],
     if any(feed.priority for feed in needs.feeds):
         print_notice(f"{settings.title} draws rows of a log by --sampling, not by their priority")
 
-    def create(seeds: Int[Array, "seed"]) -> Source:  # new arrays for each run: it donates them
+    def create(seeds: Int[Array, "seed"], agent: Agent) -> Source:  # new arrays: a run donates them
         own = needs_without_dreams(needs)
         log = DatasetSource.create(dataset, own, sampling, spec)
         keys = random_keys.for_seeds(seeds, "source", 0)
-        rows = _beside_log(settings, _wrap_stored(log, needs, keys))
+        rows = _beside_log(settings, _wrap_stored(log, needs, keys, agent))
         source: Source = _augment_batches(settings, rows, dataset.spec)
         return source
 
@@ -191,20 +191,20 @@ def source_builder(
         own = build_sources.with_kept_extras(settings.sources, own)
         real = needs_without_labels(needs_without_dreams(own))
         replay = Replay.create(rollouts, real, stack, start, room, actor=agent, relabel=relabel)
-        return build_sources.wrap_source(settings.sources, _wrap_stored(replay, own, start))
+        return build_sources.wrap_source(settings.sources, _wrap_stored(replay, own, start, agent))
 
     return create
 
 
-def _wrap_stored(stored: Any, needs: AnyNeeds, keys: Key[Array, "seed"]) -> Source:
+def _wrap_stored(source: Any, needs: AnyNeeds, keys: Key[Array, "seed"], agent: Agent) -> Source:
     """Return a replay or a log, wrapped by sources of model rollouts and preferences if needed."""
-    source = stored
     for feed in needs.feeds:
         if feed.of == DREAM:
-            source = Dream.create(source, feed, keys)
+            source = Dream.create(source, feed, keys, agent)
         if feed.of == LABELS:
             source = Preferences.create(source, feed)
-    return source
+    made: Source = source
+    return made
 
 
 def mix_with_log(settings: Settings, source: Any, spec: Spec) -> Any:

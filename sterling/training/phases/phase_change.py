@@ -66,7 +66,7 @@ def enter_phase(part: PlannedPhase, run: Run, *, warm: bool = True, at: int = 0)
     if not part.acts:
         spec, source_of = log_source(settings)
         _check_state_shapes(part, agent, spec)
-        return Run(agent, source_of(run.seeds), run.seeds, run.iteration)
+        return Run(agent, source_of(run.seeds, agent), run.seeds, run.iteration)
     world = make_world(settings, training_purpose(at or (part.begin if part.source else 0)))
     _check_spaces(settings, run, world.spec)
     _check_state_shapes(part, agent, problem_spec(settings, world))
