@@ -14,7 +14,8 @@ def over_seeds(strategy: str, function: Callable[..., Any]) -> Callable[..., Any
     """Return a function that runs a one-seed function over a leading seed axis.
 
     ``vmap`` batches the seeds into one set of operations; ``map`` runs them one after another
-    inside the program, which makes N seeds bit-equal to the same seeds alone.
+    inside the program, which makes each of two or more seeds bit-equal whichever run beside it.
+    One seed alone XLA may round otherwise, because it removes a loop over one.
     """
     if strategy == "vmap":
         return jax.vmap(function)
