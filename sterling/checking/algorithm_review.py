@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from sterling.checking.problems.checked_problem import (
     problem_label,
 )
 from sterling.checking.problems.made_problems import (
+    TASKS,
     complete_problem,
     has_known_answers,
     made_problems,
@@ -38,6 +40,7 @@ from sterling.checking.review_findings import (
     section_checks,
 )
 from sterling.checking.training_checks import TrainingRuns, answer_checks, comparison_checks
+from sterling.checking.trial_checks import adapt_checks, memory_checks
 from sterling.checking.update_checks import Subject, may_learn_from_rewards, update_checks
 from sterling.field_types import SIZES_TYPE
 from sterling.needs.feed import FRESH, LABELS, REPLAY
@@ -188,6 +191,12 @@ def _problem_checks(
         yield from update_checks(subjects, f" ({label})")
         if subjects:
             yield from planner_checks(subjects[0], f" ({label})")
+            yield from memory_checks(subjects[0], f" ({label})")
+        if named.needs.adapt:
+            hidden = {"environment": TASKS[form]} if form else {}
+            tasks = dataclasses.replace(problem, options=options | hidden)
+            adapts = partial(adapt_checks, tasks, f" ({label})")
+            yield from section_checks(f"adaptation ({label})", adapts)
         runs = partial(_run_checks, named, problem, bool(form), subjects)
         yield from section_checks(f"whole runs ({label})", runs)
 

@@ -224,7 +224,7 @@ def _beyond_rounding(one: Any, other: Any) -> Any:
     return (one, one) if near else (one, other)
 
 
-def _difference(one: Any, other: Any) -> StateDifference | None:
+def difference_beyond_rounding(one: Any, other: Any) -> StateDifference | None:
     """Return how two states differ beyond rounding, None if they do not."""
     return state_difference(one, other, _beyond_rounding)
 
@@ -232,7 +232,7 @@ def _difference(one: Any, other: Any) -> StateDifference | None:
 def check_deterministic(subject: Any) -> str:
     """Check that the same key and batch give the same state."""
     batch = subject.batch()
-    if part := _difference(subject.update(batch), subject.update(batch)):
+    if part := difference_beyond_rounding(subject.update(batch), subject.update(batch)):
         raise CheckFailed(
             f"the same key and batch give different states ({part})",
             "draw all random numbers from the key",
@@ -249,7 +249,7 @@ def check_masked_rows(subject: Any) -> str:
         subject.update(corrupt_masked_rows(batch, garbage, subject.rollout))
         for garbage in (0.0, 50.0)
     )
-    if part := _difference(one, other):
+    if part := difference_beyond_rounding(one, other):
         raise CheckFailed(
             f"numbers in rows whose mask is False change the state ({part})",
             "weight every loss and statistic by batch.mask, as masked_mean(loss, batch.mask) of "
@@ -268,7 +268,7 @@ def check_discount_used(subjects: list[Any]) -> str:
     for subject in subjects:
         batch = subject.batch()
         ended, cut = (subject.update(with_final_discount(batch, each)) for each in (0.0, 1.0))
-        if _difference(ended, cut) is not None:
+        if difference_beyond_rounding(ended, cut) is not None:
             return ""
     if not hasattr(subjects[0].algorithm, "value"):
         return "it learns nothing from the discount, and has no value(state, obs)"
@@ -294,4 +294,4 @@ def _learns_from_rewards(subject: Any) -> bool:
     batch = subject.batch()
     extras = {name: 1.0 - 2.0 * x if name in REWARDS else x for name, x in batch.extras.items()}
     other = Record(**{**vars(batch), "reward": 1.0 - 2.0 * batch.reward, "extras": extras})
-    return _difference(subject.update(batch), subject.update(other)) is not None
+    return difference_beyond_rounding(subject.update(batch), subject.update(other)) is not None

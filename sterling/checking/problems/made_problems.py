@@ -21,6 +21,10 @@ WORLDS = {  # whose actions are discrete, continuous
     "costs": ("probe:both-costly", "probe:both-continuous-costly"),
     "": ("probe:both", "probe:both-continuous"),
 }
+TASKS = {  # where algorithms that adapt do so: levels that observations do not show
+    "discrete": "probe:levels-hidden",
+    "continuous": "probe:levels-hidden-continuous",
+}
 
 
 def made_problems(algorithm: Any, needs: Any, logged: bool) -> dict[str, dict[str, Any]]:

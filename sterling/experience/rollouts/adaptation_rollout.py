@@ -69,9 +69,16 @@ def adapt_agent(
 ) -> PopulationActor:
     """Return the agent adapted to every env of ``world``, by ``needs.adapt`` steps with exploration
     in the level that the keys ``levels`` draw for the env."""
-    rollout = _begin_rollout(world, steps_to_adapt(agent), agent, levels, keys)
-    _, rows = _take_steps(rollout, agent, named.fold_each(keys, "before"))
+    rows = rows_to_adapt_to(agent, world, levels, keys)
     return PopulationActor.from_adaptation(agent, rows, named.fold_each(keys, "adapt"))
+
+
+def rows_to_adapt_to(
+    agent: Any, world: World, levels: Key[Array, "seed"], keys: Key[Array, "seed"]
+) -> Record:
+    """Return the rows ``(seed, time, env, ...)`` of these steps."""
+    rollout = _begin_rollout(world, steps_to_adapt(agent), agent, levels, keys)
+    return _take_steps(rollout, agent, named.fold_each(keys, "before"))[1]
 
 
 def _take_steps(rollout: Rollout, actor: Any, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
