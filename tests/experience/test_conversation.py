@@ -511,6 +511,24 @@ def test_recorded_batches_are_read_as_written(tmp_path):
         read_batch(path)
 
 
+def test_recorded_batches_hold_the_answers_of_a_pool_beside_fresh_ones(tmp_path):
+    """As they are learned from, so that a replay learns from the same rows, and a pool of them has
+    the groups of both."""
+    none, stored, written = jnp.zeros((), jnp.int32), tmp_path / "stored", tmp_path / "written"
+    batches(4, lambda source: BatchRecorder(source, none, stored))
+    keys = jax.random.split(jax.random.key(0), 2)
+    host = ConversationHost(OddWorld("plain"), VOICE, Generations(2, 2), (0,))
+    pool = SolvedGroups.load_folder(stored, 3, 2, 1, VOICE.context - 1)
+    mixed = Mix((Conversation.create(host, 2, "uniform"), pool))
+    _, draws = BatchRecorder(mixed, none, written).collect(Speaker("a", seeds=2), keys)
+    learned = batches_of(draws, keys, SAID)
+    _, replayed = collect(RecordedBatches(none, written), None, keys)
+    assert jax.tree.structure(replayed) == jax.tree.structure(learned)
+    jax.tree.map(np.testing.assert_array_equal, replayed, learned)
+    both = SolvedGroups.load_folder(written, 1, 2, 1, VOICE.context - 1)
+    assert both.groups.mask.shape[0] == 2 * (2 + 3)
+
+
 def test_recorded_batches_refuse_another_number_of_seeds(tmp_path):
     none = jnp.zeros((), jnp.int32)
     batches(1, lambda source: BatchRecorder(source, none, tmp_path))

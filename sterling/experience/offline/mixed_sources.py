@@ -103,6 +103,12 @@ class MixedDraws(eqx.Module):
         doc="The state of every part that updates change.",
     )
 
+    @property
+    def record(self) -> Record:
+        """Return all fresh experience of every part, ``(seed, row, ...)``: for feeds that give it
+        whole, what :meth:`draw` returns."""
+        return jax.vmap(_mix)([part.record for part in self.parts])
+
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
         return sum(part.rows(feed) for part in self.parts)
@@ -115,8 +121,7 @@ class MixedDraws(eqx.Module):
     def draw(self, feed: Feed, seed: Int[Array, ""], feedback: PyTree, sample: PyTree) -> Record:
         """Return a batch ``(batch, ...)`` or ``(row, ...)`` with the rows of all parts."""
         own = zip(self.parts, feedback, sample, strict=True)
-        records = [part.draw(feed, seed, *each) for part, *each in own]
-        return _concatenate([_with_source_number(record, at) for at, record in enumerate(records)])
+        return _mix([part.draw(feed, seed, *each) for part, *each in own])
 
     def heed(self, feed: Feed, feedback: PyTree, signals: Signals, batch: Record) -> PyTree:
         """Pass every source the signals of its own rows."""
@@ -128,6 +133,11 @@ class MixedDraws(eqx.Module):
             told.append(part.heed(feed, own, Signals(signals.metrics, samples), its))
             start = rows.stop
         return tuple(told)
+
+
+def _mix(records: Sequence[Record]) -> Record:
+    """Concatenate the records of all sources along the rows, each row with its source's number."""
+    return _concatenate([_with_source_number(record, at) for at, record in enumerate(records)])
 
 
 def _with_source_number(record: Record, place: int) -> Record:
