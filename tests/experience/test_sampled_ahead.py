@@ -14,7 +14,7 @@ import pytest
 from collected import batches, tell
 from jax.experimental import io_callback
 from safetensors.numpy import load_file
-from scripted_agent import ScriptedAgent
+from scripted_agent import ScriptedAgent, ScriptedSampler
 
 import sterling
 from sterling.experience.batch_draws import collect_rest
@@ -26,18 +26,25 @@ from sterling.experience.offline.recorded_batches import BatchRecorder
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language.build_language_run import run_builder
 from sterling.training.loop import Run, iterate
-from sterling.types import Generations, Mistake
+from sterling.training.runtime.signals import Interrupt
+from sterling.types import Generations, Mistake, Signals
 
 VOICE = ChatSettings(Tokenizer.characters("abc"), limit=2, context=16)
 FEED = Generations(1, 1).feeds[0]
 
 
 class Speaker(ScriptedAgent):
-    """Says a word that its ask's chance chooses."""
+    """Says a word that its ask's chance chooses, and its seed's shift."""
+
+    def __init__(self, shifts=(0,), version=0):
+        self.shifts, self.seeds, self.version = shifts, len(shifts), version
 
     def answer(self, ask, seed, row):
-        return VOICE.tokenizer.encode("abc"[ask.chance % 3])
+        return VOICE.tokenizer.encode("abc"[(ask.chance + self.shifts[seed]) % 3])
 
 
 class Letter(BaseScene):
@@ -51,6 +58,8 @@ class Letter(BaseScene):
     def hear(self, seat, text):
         self.world.heard += 1
         if self.world.heard == self.world.interrupts:
+            names = [thread.name for thread in threading.enumerate()]
+            self.world.learning = any(name.startswith("learn") for name in names)
             os.kill(os.getpid(), signal.SIGINT)
         pause = self.world.pause * (self.world.heard % 3)
         self.call(lambda: time.sleep(pause), lambda _: self.decide(text))
@@ -65,6 +74,7 @@ class Letters:
 
     def __init__(self, pause=0.0, interrupts=0):
         self.pause, self.interrupts, self.heard, self.begun = pause, interrupts, 0, 0
+        self.learning = False  # while it interrupts
 
     def begin(self, seed, level):
         self.begun += 1
@@ -73,12 +83,12 @@ class Letters:
         return Letter(self, level)
 
 
-def delayed(world, kind="uniform", *, ahead, rounds=1, lag=1):
+def delayed(world, kind="uniform", *, ahead, rounds=1, lag=1, seeds=1):
     """A source of conversations that are learned from some draws later."""
     source = Conversation.create(
-        ConversationHost(world, VOICE, Generations(4, 2, rounds=rounds), (0, 1, 2)), 1, kind
+        ConversationHost(world, VOICE, Generations(4, 2, rounds=rounds), (0, 1, 2)), seeds, kind
     )
-    _, draws = source.collect(Speaker(), keys(99))
+    _, draws = source.collect(Speaker((0,) * seeds), keys(99, seeds))
     blank = jax.tree.map(jnp.zeros_like, draws.record)
     return DelayedSource.create(source, lag, blank, ahead=ahead)
 
@@ -92,11 +102,11 @@ def after_iteration(source, number):
     return tell(collect_rest(begun), draws, record, {"advantage": advantage}, FEED), record
 
 
-def keys(number):
-    return jax.random.split(jax.random.key(number), 1)
+def keys(number, seeds=1):
+    return jax.random.split(jax.random.key(number), seeds)
 
 
-@pytest.mark.parametrize(("kind", "lag"), [*((kind, 1) for kind in KINDS), ("advantage", 3)])
+@pytest.mark.parametrize(("kind", "lag"), [(x, 3 if x == "advantage" else 1) for x in KINDS])
 def test_batches_and_curricula_sampled_ahead_equal_delayed_ones(kind, lag):
     """Of a curriculum, too, that counts answers at once, and of one that hears of the learner."""
     how = {"rounds": 2, "lag": lag}
@@ -164,6 +174,70 @@ def test_sampling_ahead_and_learning_go_on_at_the_same_time(within, tmp_path):
     assert world.met == [True, True]
 
 
+class Student(eqx.Module):
+    """Answers by its weights, which every batch changes; each seed has one weight."""
+
+    weights: jax.Array
+    updates: jax.Array
+
+    def at_iteration(self, iteration):
+        return self
+
+    def samplers(self, shapes):
+        speaker = Speaker(self.weights.tolist(), int(self.updates))
+        return [ScriptedSampler(speaker, seed) for seed in range(speaker.seeds)]
+
+    def learn(self, draws, keys, iteration):
+        record = batches(draws, keys, FEED)
+        read = jnp.sum(jnp.where(record.mask, record.action, 0), 2) @ jnp.arange(1, 9)
+        found = Student((self.weights * 3 + read) % 1000, self.updates + 1)
+        signals = {"advantage": jnp.abs(record.extras["score"] - 0.2)}
+
+        def heard(feedback, signals, record):
+            return draws.heed(FEED, feedback, Signals({}, signals), record)
+
+        feedback = jax.vmap(heard)(draws.feedback, signals, record)
+        return found, (feedback, {}), {"read": read, "age": record.extras["version"].max((1, 2))}
+
+
+def student(folder, world, *, ahead):
+    """A run of two seeds that learns, and writes what it learns from."""
+    zero = jnp.zeros((), jnp.int32)
+    source = delayed(world, "advantage", ahead=ahead, seeds=2)
+    agent, seeds = Student(jnp.zeros(2, jnp.int32), zero), jnp.arange(2, dtype=jnp.int32)
+    return Run(agent, BatchRecorder(source, zero, folder), seeds, zero)
+
+
+def test_learner_of_batches_sampled_ahead_equals_one_of_delayed_batches(tmp_path):
+    """Also if a signal comes while both go on, and if then the questions end, and the run goes on
+    from what it had saved."""
+    world = Letters(interrupts=40)  # 16 answers of the blank batch, 16 of the first, and 8
+    lag = student(tmp_path / "lag", Letters(), ahead=False)
+    ahead = student(tmp_path / "ahead", world, ahead=True)
+    for number in range(5):
+        if number == 3:
+            world.last = world.begun
+            with pytest.raises(Mistake, match=r"every scene of letters failed.*have gone"):
+                iterate(ahead)
+            fresh = student(tmp_path / "ahead", Letters(), ahead=True).source
+            source = ahead.source.to_checkpoint().from_checkpoint(fresh)
+            ahead = Run(ahead.agent, source, ahead.seeds, ahead.iteration)
+        lag, expected = iterate(lag)
+        with Interrupt() as interrupt:
+            ahead, found = iterate(ahead)
+        assert interrupt.requested == (number == 1)
+        assert_equal((lag.agent, expected), (ahead.agent, found))
+        assert_equal(lag.source.source.source.curriculum, ahead.source.source.source.curriculum)
+    assert world.learning  # when the signal came
+    assert len(set(map(int, lag.agent.weights))) == 2
+    assert np.asarray(expected["age"]).tolist() == [3, 3]  # of four updates before
+    files = [
+        {x.name: x.read_bytes() for x in (tmp_path / name).iterdir()} for name in ("lag", "ahead")
+    ]
+    assert files[0] == files[1]
+    assert len(files[0]) == 5
+
+
 FIELDS = {
     **{"model": "nano", "context": 8, "limit": 2, "updates": 5, "prompts": 4, "group": 4},
     **{"seeds": 2, "lr": 1e-2, "rise": 1, "log_every": 2, "evaluate_episodes": 2},
@@ -203,6 +277,23 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(x, y)
 
 
+def source_of(replay="", **fields):
+    """The source of a language run with these settings."""
+    speech, fields = LanguageSettings(model="nano", replay=replay), {"limit": 2, **fields}
+    how = {"speech": speech, "context": 8, "updates": 1, "fields": fields}
+    return run_builder(resolve_settings("grpo", Letters, **how))(
+        jnp.arange(1, dtype=jnp.int32), None, False
+    ).source
+
+
+@pytest.mark.usefixtures("one_layer")
+def test_run_with_ahead_has_a_source_that_samples_ahead():
+    source = source_of(ahead=1, group=4)
+    assert isinstance(source, DelayedSource)
+    assert (source.ahead, len(source.waiting)) == (True, 1)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_layer")
 def test_run_that_samples_ahead_equals_one_with_delayed_batches(tmp_path):
     """Also if it is interrupted while it does both, and if then the questions end, and it is gone
@@ -226,10 +317,11 @@ def test_run_that_samples_ahead_equals_one_with_delayed_batches(tmp_path):
     assert_equal((saved, dumped), recorded(broken)[:2])
 
 
+@pytest.mark.usefixtures("one_layer")
 def test_sampling_ahead_is_refused_where_it_has_no_meaning(tmp_path):
     for more, why in (
         ({"lag": 2}, "lag=2 and ahead=1 both say how old answers are. Give one of them"),
         ({"replay": str(tmp_path)}, "replay samples no answers.*Leave out ahead"),
     ):
         with pytest.raises(Mistake, match=why):
-            sterling.train("grpo", Letters, model="nano", updates=1, ahead=1, **more)
+            source_of(ahead=1, **more)
