@@ -62,7 +62,7 @@ class Record(eqx.Module):
     mask: Bool[Array, "..."]  # False: no experience, such as the step in which a world resets
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
     start: PyTree = None  # memory: the Past before the first row; episodes: PopulationInfo
-    # further Records, by name (``Feed.beside``)
+    # further Records (``Feed.beside``) or a frozen model (``Generations.teacher``), by name
     beside: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -87,6 +87,7 @@ ALGORITHMS = {
     "v-mpo": "sterling.algorithms.on_policy.v_mpo",
     "xql": "sterling.algorithms.offline.xql",
     "dpo": "sterling.algorithms.language.dpo",
+    "gkd": "sterling.algorithms.language.gkd",
     "reward": "sterling.algorithms.language.reward_model",
     "sft": "sterling.algorithms.language.sft",
     **dict.fromkeys(GRADIENT_PRESETS, "sterling.algorithms.language.policy_gradient"),

@@ -24,7 +24,7 @@ from sterling.lookup import entry_points, user_imports
 
 LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
-    *("model", "levels", "held_out", "judge", "rubric", "judge_limit"),
+    *("model", "teacher", "levels", "held_out", "judge", "rubric", "judge_limit"),
     *("rewards", "rewards_each", "right_if", "curriculum"),
     *("agent", "agent_seconds", "agent_turns", "agent_tokens", "agent_contexts"),
     *("agent_top_logprobs", "agents_at_once", "failed_reward"),
@@ -35,7 +35,7 @@ FORWARDED_OPTIONS = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every", "out"),
     *("return_within", "failed", "sources", "plasticity", "hindsight", "max_episode_steps"),
-    *("critic_obs", "obs", "teacher", "encoder", "init"),
+    *("critic_obs", "obs", "encoder", "init"),
     *("stop_at", "patience", "time_budget", "keep"),
     *("guide", "guiding", "guide_steps", "tensorboard", "wandb", "quiet"),
     *LOG_AND_LANGUAGE_OPTIONS,
@@ -167,7 +167,6 @@ def _add_online_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("online phase and further phases").add_argument
     guide = "a run whose policies help to act (needs --steps)"
     add("--guide", type=Path, metavar="FOLDER", help=guide)
-    add("--teacher", type=Path, metavar="FOLDER", help="the run that distill imitates")
     way = "how the guide helps: jump-start (it begins every episode) or expansion (a critic "
     way += "chooses who acts); default: jump-start"
     add("--guiding", metavar="WAY", help=way)

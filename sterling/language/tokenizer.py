@@ -148,6 +148,11 @@ class Tokenizer:
         (folder / "tokenizer_config.json").write_text(text + "\n", "utf-8")
         (folder / "chat_template.jinja").write_text(source, "utf-8")
 
+    def has_tokens_of(self, other: Tokenizer) -> bool:
+        """Whether every token of ``other`` has the same number here."""
+        own = self._inner.get_vocab()
+        return all(own.get(token) == at for token, at in other._inner.get_vocab().items())
+
     def encode(self, text: str) -> list[int]:
         """Return the text's tokens, without added special tokens. Half a character (a lone
         surrogate) is read as "?"."""

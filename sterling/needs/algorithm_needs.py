@@ -230,6 +230,7 @@ class Generations(NeedsBase):
     lag: int = 0  # iterations between collecting experience and learning from it
     again: int = 0  # groups of each batch that are replayed solved ones (RLEP)
     ahead: int = 0  # as lag, but the newest answers are sampled while the learner learns
+    teacher: bool = False  # whether a frozen language model stands beside each batch (``beside``)
 
     feeds = (Feed(GENERATED),)
 

@@ -59,6 +59,9 @@ UPDATES = {  # label -> settings; its first word is the algorithm's name
     "lite-ppo": SPOKEN,
     "expert-iteration": SPOKEN,
     "token-ppo": {**SPOKEN, **TWICE},
+    "gkd": SPOKEN,
+    "gkd forward": {**SPOKEN, "beta": 0.0},
+    "gkd between": {**SPOKEN, "beta": 0.3},
 }
 WRONG = np.linspace(-2.0, 2.0, VOCABULARY * WIDTH).reshape(VOCABULARY, WIDTH)
 NUDGES = {"dpo kto": {".reference.embedding": WRONG}}  # a reference that most answers are above
@@ -79,9 +82,10 @@ def before(label: str) -> Any:
     return mid_run.stirred(module.begin(model, config), {".updates": 6}, NUDGES.get(label, {}))
 
 
-def make_batch(garbage: float) -> Record:
+def make_batch(garbage: float, *, taught: bool = False) -> Record:
     """Return answers of different lengths after prompts of two tokens. One scene failed and holds
-    ``garbage``, one goes on beyond its last token, and two have full scores."""
+    ``garbage``, one goes on beyond its last token, and two have full scores. If ``taught``, a
+    teacher with a larger vocabulary stands beside them."""
     rng = np.random.default_rng(3)
     ids = rng.integers(VOCABULARY, size=(ROWS, TOKENS + 1)).astype(np.int32)
     length, places = rng.integers(3, TOKENS + 1, ROWS), np.arange(TOKENS)[None]
@@ -106,7 +110,8 @@ def make_batch(garbage: float) -> Record:
         "valid": valid,
     }
     both = jax.tree.map(jnp.asarray, (arrays, extras))
-    return Record(next_obs=None, extras=both[1], **both[0])
+    beside = {"teacher": _teacher()} if taught else {}
+    return Record(next_obs=None, extras=both[1], **both[0], beside=beside)
 
 
 @functools.cache
@@ -115,10 +120,22 @@ def _model() -> LanguageModel:
 
 
 @functools.cache
+def _teacher() -> LanguageModel:
+    made = LanguageModel.create(jax.random.key(1), VOCABULARY + 2, WIDTH, FORM, 1)
+    return mid_run.stirred(made, {}, {})
+
+
+def _is_taught(label: str) -> bool:
+    module, config = config_of(label)
+    return getattr(module.needs(config), "teacher", False)
+
+
+@functools.cache
 def learned(label: str, garbage: float = 50.0) -> Any:
     """Return Sterling's state after the update, and the signals."""
     module, _ = config_of(label)
-    return _compiled(module.__name__)(before(label), make_batch(garbage), jax.random.key(1))
+    batch = make_batch(garbage, taught=_is_taught(label))
+    return _compiled(module.__name__)(before(label), batch, jax.random.key(1))
 
 
 @functools.cache
@@ -130,9 +147,11 @@ def _compiled(module: str) -> Any:
 def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
     """Return the oracle's state after the update, its metrics and its numbers for each row."""
     module, config = config_of(label)
-    batch = make_batch(50.0)
-    rows = {k: np.asarray(x) for k, x in {**vars(batch), **batch.extras}.items() if k != "extras"}
+    batch = make_batch(50.0, taught=_is_taught(label))
+    arrays = {**vars(batch), **batch.extras}
+    rows = {k: np.asarray(x) for k, x in arrays.items() if k not in ("extras", "beside")}
     rows = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in rows.items()}
+    rows |= {name: mid_run.leaves_of(model) for name, model in batch.beside.items()}
     state = mid_run.leaves_of(before(label))
     oracle = import_module(f"oracles.language.{module.__name__.split('.')[-1]}")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}

@@ -16,7 +16,8 @@ from sterling.types import Signals
 
 # DPO's other losses are held by their formulas in tests/algorithms/test_dpo.py; the dual clip, k2
 # and averages of prompts in tests/equations
-FURTHER = ("dpo ipo", "dpo hinge", "dpo kto", "dpo orpo", "dpo simpo", "grpo dual")
+FURTHER = ("dpo ipo", "dpo hinge", "dpo kto", "dpo orpo", "dpo simpo", "grpo dual",
+           "gkd forward", "gkd between")  # fmt: skip
 LABELS = [
     pytest.param(label, marks=pytest.mark.slow if label in FURTHER else ())
     for label in language_updates.UPDATES
@@ -29,7 +30,7 @@ def close(found, wanted, what):
 
 
 def test_every_language_algorithm_has_an_oracle():
-    names = {"sft", "dpo", "reward", *algorithms.GRADIENT_PRESETS}
+    names = {"sft", "dpo", "gkd", "reward", *algorithms.GRADIENT_PRESETS}
     quick = [label for label in language_updates.UPDATES if label not in FURTHER]
     assert {label.split()[0] for label in quick} == names
 

@@ -83,6 +83,10 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     which = "a new model (nano, tiny or small), a Hugging Face folder, or a run that trained a "
     which += "model; default: tiny"
     add("--model", metavar="MODEL", help=which)
+    taught = (
+        "the language model that gkd imitates (a Hugging Face folder, or a run), or distill's run"
+    )
+    add("--teacher", metavar="FOLDER", help=taught)
     levels = "difficulty levels of the questions, such as 2, 0-3 or 1,4 (the easiest)"
     add("--levels", metavar="L", help=levels)
     kept = "share of all questions, or of the rows of --texts without an ENVIRONMENT, held out for "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from sterling import random_keys
 from sterling.nets.attention.rotary import rotary_rates
@@ -118,22 +119,11 @@ class LanguageModel(eqx.Module):
     ) -> tuple[Float[Array, "batch time"], Float[Array, "batch time"]]:
         """Return the log-probabilities of ``chosen``, the tokens that follow ``hidden``, and the
         entropies of the distributions."""
-        rows = chosen.size
-        per_chunk = max(LEAST_ROWS, LOGITS_AT_ONCE // self.vocabulary)
-        flat, tokens = hidden.reshape(rows, -1), chosen.reshape(rows)
-        if rows <= per_chunk:
-            found = self._chunk_log_probs(flat, tokens, temperature)
-        else:
-            chunks = -(-rows // per_chunk)
-            per_chunk = -(-rows // chunks)
-            spare = chunks * per_chunk - rows
-            flat = jnp.pad(flat, ((0, spare), (0, 0))).reshape(chunks, per_chunk, -1)
-            tokens = jnp.pad(tokens, (0, spare)).reshape(chunks, per_chunk)
-            chunk_log_probs = jax.checkpoint(
-                lambda pair: self._chunk_log_probs(pair[0], pair[1], temperature)
-            )
-            first, second = jax.lax.map(chunk_log_probs, (flat, tokens))
-            found = first.reshape(-1)[:rows], second.reshape(-1)[:rows]
+        found = map_token_chunks(
+            lambda hidden, chosen: self._chunk_log_probs(hidden, chosen, temperature),
+            (hidden.reshape(chosen.size, -1), chosen.reshape(-1)),
+            self.vocabulary,
+        )
         return found[0].reshape(chosen.shape), found[1].reshape(chosen.shape)
 
     def _chunk_log_probs(
@@ -145,6 +135,27 @@ class LanguageModel(eqx.Module):
         log_p = jax.nn.log_softmax(self.scores(hidden) / temperature)
         entropy = -jnp.sum(jnp.exp(log_p) * log_p, -1)
         return jnp.take_along_axis(log_p, chosen[:, None], 1)[:, 0], entropy
+
+
+def map_token_chunks(
+    read: Callable[..., tuple[Float[Array, "row"], Float[Array, "row"]]],
+    rows: tuple[Shaped[Array, "row ..."], ...],
+    logits: int,
+) -> tuple[Float[Array, "row"], Float[Array, "row"]]:
+    """Return ``read(*rows)``, computed for a few rows at a time, which has ``logits`` numbers a row
+    in memory; for the gradient they are computed again."""
+    count, per_chunk = rows[0].shape[0], max(LEAST_ROWS, LOGITS_AT_ONCE // logits)
+    if count <= per_chunk:
+        return read(*rows)
+    chunks = -(-count // per_chunk)
+    per_chunk = -(-count // chunks)
+    spare = chunks * per_chunk - count
+    parts = [
+        jnp.pad(x, ((0, spare), *((0, 0),) * (x.ndim - 1))).reshape(chunks, per_chunk, *x.shape[1:])
+        for x in rows
+    ]
+    first, second = jax.lax.map(jax.checkpoint(lambda part: read(*part)), parts)
+    return first.reshape(-1)[:count], second.reshape(-1)[:count]
 
 
 def tiny(

@@ -31,7 +31,7 @@ SETTINGS_ARGUMENTS = tuple(
 SPEECH_OPTIONS = tuple(each.name for each in dataclasses.fields(LanguageSettings))
 FILES = ("algorithm", "environment")  # which may be named by a file, also as a Path
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
-GUIDE_OPTIONS = ("guiding", "guide_steps", "teacher")
+GUIDE_OPTIONS = ("guiding", "guide_steps")  # and teacher, which is an option of language runs too
 OUTPUT_OPTIONS = ("tensorboard", "wandb", "quiet")
 TRAIN_ARGUMENTS = (  # all but the fields of the Config and the options of the environment
     *SETTINGS_ARGUMENTS,
@@ -89,7 +89,10 @@ def _with_guidance(made: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with the guide as one object; raise Mistake for its options alone."""
     own = {"how": made.pop("guiding", None), "steps": made.pop("guide_steps", None)}
     how = {name: value for name, value in own.items() if value is not None}
-    made["guide"] = guide = teacher_guidance(made.pop("teacher", None), made.get("guide"))
+    teacher = made.pop("teacher", None)
+    if isinstance(teacher, (str, os.PathLike)) and _trains_language_model(made["algorithm"]):
+        made["teacher"], teacher = os.fspath(teacher), None
+    made["guide"] = guide = teacher_guidance(teacher, made.get("guide"))
     if how and guide is None:
         raise Mistake("--guiding and --guide-steps need a guide. Add --guide FOLDER.")
     if isinstance(guide, Guidance):
@@ -97,6 +100,11 @@ def _with_guidance(made: dict[str, Any]) -> dict[str, Any]:
     elif isinstance(guide, (str, os.PathLike)):
         made["guide"] = Guidance(str(Path(guide).expanduser().resolve()), **how)
     return made
+
+
+def _trains_language_model(algorithm: Any) -> bool:
+    module: Any = algorithms.find(algorithms.reference_to(algorithm))
+    return bool(module.needs(module.Config()).speaks)
 
 
 def config_names(algorithm: Any) -> list[str]:

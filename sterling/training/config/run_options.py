@@ -113,6 +113,7 @@ class LanguageSettings:
     # see language/worlds/judged_questions.py and generative_judge.py
     rubric: str = ""  # what that model is asked: see language/worlds/judge_rubric.py
     judge_limit: int = 256  # most tokens of its answer
+    teacher: str = ""  # the folder of the language model that gkd imitates, or of a run
     rewards: str = ""  # how named rewards are combined: see language/named_rewards.py; "": added
     rewards_each: bool = False  # normalise the terms of ``rewards`` one by one (GDPO)
     right_if: str = ""  # which answers are right, as format>=0.5; "": see language/task.py

@@ -128,8 +128,8 @@ class Settings:
         places = [each.environment for each in self.phases if isinstance(each.environment, str)]
         functions = [each.reference for each in self.schedules.values()
                      if isinstance(each, schedule_words.FileFunction)]  # fmt: skip
-        judge = "" if self.speech is None else self.speech.judge
-        words = [*layer_files(self.sources), *places, *functions, self.encoder, judge]
+        models = () if self.speech is None else (self.speech.judge, self.speech.teacher)
+        words = [*layer_files(self.sources), *places, *functions, self.encoder, *models]
         plain |= user_code_words.to_json(self.algorithm, self.environment, words)
         plain["config"] = dataclasses.asdict(self.config)
         known = {name: schedule_words.describe(each) for name, each in self.schedules.items()}

@@ -15,6 +15,7 @@ from sterling.experience.language.conversation_rollout import Conversation, Conv
 from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.language.imitated_texts import Demonstrations
 from sterling.experience.language.raw_rewards import RawRewards
+from sterling.experience.language.taught_batches import TaughtSource
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.offline import batch_files
 from sterling.experience.offline.mixed_sources import Mix
@@ -31,6 +32,7 @@ from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length
 from sterling.training.language.base_model import create_learners, language_settings, starting_model
+from sterling.training.language.judge_models import teacher_of
 from sterling.training.language.text_world import (
     asked_levels,
     chat_settings,
@@ -65,7 +67,13 @@ def _source_builder(settings: Settings) -> Callable[[int], Any]:
     voice, levels = make_voice(settings, place, base.tokenizer), asked_levels(settings, place)
     _check_held_out(settings, levels)
     if needs.has_feed(GENERATED):
-        return lambda seeds: _generation_source(settings, place, voice, levels, seeds)
+        teacher = teacher_of(settings)
+
+        def source_of(seeds: int) -> Any:
+            source = _generation_source(settings, place, voice, levels, seeds)
+            return source if teacher is None else TaughtSource(source, teacher)
+
+        return source_of
     if needs.has_feed(PAIRS):
         return _comparison_source(settings, place, base.tokenizer, needs)
     lines, voice = context_length.texts_to_imitate(speech, place, levels, voice)

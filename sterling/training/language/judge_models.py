@@ -1,4 +1,5 @@
-"""Load models that judge answers: reward models as scorers, language models as judges in words."""
+"""Load frozen models that judge answers: reward models as scorers, language models as judges in
+words, and teachers, whose probabilities a student learns."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ import numpy as np
 
 from sterling.algorithms.language import reward_model
 from sterling.language.engine import slots
+from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.length_rounding import round_up_length
 from sterling.language.task import Family
 from sterling.language.tokenizer import Tokenizer, read_json
@@ -21,8 +24,16 @@ from sterling.language.worlds.generative_judge import GenerativeJudge
 from sterling.language.worlds.judge_rubric import Rubric
 from sterling.language.worlds.judged_questions import JudgedQuestions, is_model
 from sterling.training.config.run_options import LanguageSettings
+from sterling.training.config.settings import Settings
 from sterling.training.config.stored_settings import read_settings
-from sterling.training.language.base_model import load_learners, starting_model, with_kept_base
+from sterling.training.language.base_model import (
+    StartingModel,
+    language_settings,
+    load_learners,
+    starting_model,
+    with_kept_base,
+)
+from sterling.training.phases.phase_sequence import learner_needs
 from sterling.types import Mistake
 
 _score_jitted = jax.jit(reward_model.score)
@@ -79,25 +90,69 @@ def judge_of(speech: LanguageSettings) -> str | Callable[[Family], JudgedQuestio
     if not is_model(speech.judge):
         return speech.judge
     path = speech.judge
-    config = Path(path) / "config.json"
-    if not config.is_file():
-        raise Mistake(f"judge {path} is no folder of a language model: it has no config.json.")
-    if read_json(config).get("algorithm") == "reward":
-        raise Mistake(
-            f"judge {path} is a reward model, which writes no answers. Leave judge out, and name "
-            f"the environment scored:{path}:WORLD."
-        )
+    _check_folder("judge", path, f"Leave judge out, and name the environment scored:{path}:WORLD.")
     return _read_judge(path, speech.rubric, speech.judge_limit, speech.slots).judge_questions
 
 
 @functools.lru_cache(maxsize=2)  # the worlds of training and of evaluation share it
 def _read_judge(path: str, rubric: str, limit: int, count: int) -> GenerativeJudge:
+    base, models, longest = _read_model("judge", path)
+    model = slots.for_decoding(models, 0)  # of a run's seeds the first one's
+    room: dict[str, Any] = {"limit": limit, "longest": longest, "slots": count}
+    return GenerativeJudge(path, model, base.tokenizer, Rubric(rubric), **room)
+
+
+def teacher_of(settings: Settings) -> LanguageModel | None:
+    """Return the frozen teacher of a run, leaves without a seed axis; None for a run without one.
+
+    Raise :class:`Mistake` if the learner needs a teacher that is not named or the reverse, for a
+    folder without a language model, for one whose tokens are not the student's, and for one that
+    reads fewer tokens than the run's texts have.
+    """
+    speech, name = language_settings(settings), settings.title
+    taught = getattr(learner_needs(settings), "teacher", False)
+    if taught and not speech.teacher:
+        raise Mistake(f"{name} imitates a language model: add --teacher FOLDER (teacher=FOLDER).")
+    if speech.teacher and not taught:
+        raise Mistake(f"{name} imitates no teacher. Leave out teacher, or use gkd.")
+    if not taught:
+        return None
+    if speech.curriculum == "advantage":
+        raise Mistake(f"{name} has no advantages. Use curriculum=learnable, or leave it out.")
+    path, student = speech.teacher, starting_model(speech.model).tokenizer
+    _check_folder("teacher", path, "Name a run of sft or grpo.")
+    model, tokenizer, longest = _read_teacher(path)
+    if not tokenizer.has_tokens_of(student):
+        raise Mistake(
+            f"teacher {path} has other tokens than {speech.model}. Use models of a family."
+        )
+    if longest is not None and settings.context > longest:
+        said = f"teacher {path} reads at most {longest} tokens, and the context has "
+        raise Mistake(f"{said}{settings.context}. Shorten it with context={longest}, or limit.")
+    return model
+
+
+@functools.lru_cache(maxsize=1)  # the check before training and the source share it
+def _read_teacher(path: str) -> tuple[LanguageModel, Tokenizer, int | None]:
+    base, models, longest = _read_model("teacher", path)
+    return jax.tree.map(lambda x: x[0], models), base.tokenizer, longest  # of seeds the first
+
+
+def _check_folder(role: str, path: str, remedy: str) -> None:
+    """Raise Mistake if a folder has no model, or a reward model."""
+    config = Path(path) / "config.json"
+    if not config.is_file():
+        raise Mistake(f"{role} {path} is no folder of a language model: it has no config.json.")
+    if read_json(config).get("algorithm") == "reward":
+        raise Mistake(f"{role} {path} is a reward model, which writes no answers. {remedy}")
+
+
+def _read_model(role: str, path: str) -> tuple[StartingModel, LanguageModel, int | None]:
+    """Return what a folder holds, its models (leaves ``(model, ...)``), and the most tokens that
+    they read, if it is known."""
     try:
         base = starting_model(path)
         models = base.models
     except Mistake as error:
-        raise Mistake(f"judge {path} is no language model that can be used: {error}") from error
-    longest = json.loads(models.origin or "{}").get("max_position_embeddings")
-    model = slots.for_decoding(models, 0)  # of a run's seeds the first one's
-    room = {"limit": limit, "longest": longest, "slots": count}
-    return GenerativeJudge(path, model, base.tokenizer, Rubric(rubric), **room)
+        raise Mistake(f"{role} {path} is no language model that can be used: {error}") from error
+    return base, models, json.loads(models.origin or "{}").get("max_position_embeddings")

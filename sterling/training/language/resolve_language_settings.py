@@ -10,7 +10,7 @@ from sterling.language.agent_programs.program_command import absolute_command, c
 from sterling.language.worlds.judged_questions import probe_judge
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
-from sterling.training.language import context_length
+from sterling.training.language import context_length, judge_models
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.first_lines import first_lines
 from sterling.training.language.model_names import NEW_MODELS
@@ -18,7 +18,7 @@ from sterling.training.language.text_files import texts_context
 from sterling.training.language.text_world import asked_levels, make_voice, program_of, text_world
 from sterling.training.language.tokenizer_alphabet import choose_alphabet
 
-PATHS = ("model", "texts", "dump", "replay", "pool")  # settings that name files
+PATHS = ("model", "teacher", "texts", "dump", "replay", "pool")  # settings that name files
 
 
 def resolve_language_settings(settings: Settings) -> Settings:
@@ -30,7 +30,10 @@ def resolve_language_settings(settings: Settings) -> Settings:
     if not settings.context:
         for line in (*first_lines(settings), *filter(None, [notice])):
             print_notice(line)
-    return warn_of_long_context(with_context_length(settings))
+    complete = with_context_length(settings)
+    if not settings.context:
+        judge_models.teacher_of(complete)  # raises before training begins
+    return warn_of_long_context(complete)
 
 
 def with_absolute_paths(settings: Settings) -> Settings:
