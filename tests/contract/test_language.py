@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 SMALL = {"prompts": 8, "group": 8, "limit": 5}
 ALONE = {"sft": {"batch": 16}, "dpo": {"batch": 4}, "reward": {"batch": 4}}  # they do not talk
 NAMES = (*ALONE, *algorithms.GRADIENT_PRESETS)
+TAUGHT = {"gkd"}  # its runs need a teacher: tests/training/test_text_distillation.py
 SPEECH = {"model": "nano", "context": 12, "slots": 32}
 TEXTS = {"examples": 64}  # of what is imitated or compared
 
